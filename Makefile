@@ -1,0 +1,41 @@
+# `make demo` and `make test` need python3 >= 3.11 and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check tests bench bench-accuracy docs clean
+
+$(VENV)/.run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[all]'
+	touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e '.[test,dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	touch $@
+
+demo: $(VENV)/.run
+	$(BIN)/python examples/demo.py
+
+test: check tests
+
+check: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell src tests docs benchmarks examples *.md
+
+tests: $(VENV)/.test
+	$(BIN)/python -m pytest -n auto
+
+bench: $(VENV)/.run
+	$(BIN)/python benchmarks/fit.py
+
+clean:
+	rm -rf $(VENV) build dist demo_output docs/_build

@@ -1,0 +1,31 @@
+"""What all fitted linear tensor models share: ŷ = ⟨coef, x⟩ + intercept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from sltr._array import Array, array_namespace
+from sltr.design import inner
+from sltr.tensor import flatten
+from sltr.validation import check_new_samples
+
+__all__ = ["linear_scores", "predict_linear"]
+
+
+def linear_scores(model: Any, X: Any) -> Array:
+    """Return ⟨coef, x⟩ + intercept, shape (n,), or (n, K) for K coefficients."""
+    check_is_fitted(model, "coef_")
+    X = check_new_samples(model, X)
+    coef, xp = model.coef_, array_namespace(X)
+    if coef.ndim == X.ndim:
+        return inner(flatten(X), flatten(coef)) + model.intercept_
+    return xp.reshape(inner(flatten(X), flatten(coef[None, ...])), (-1,)) + (
+        model.intercept_
+    )
+
+
+def predict_linear(model: Any, X: Any) -> Array:
+    """Return the predictions of a fitted linear regressor, shape (n,)."""
+    return linear_scores(model, X)

@@ -1,0 +1,205 @@
+"""Convex terms and their proximal operators.
+
+There are two kernels, clipping entries and clipping singular values.
+Thresholding is "identity minus clip" (Moreau's identity), and a ball about a
+centre is the same clip, shifted. Matrix terms act on the last two axes; every
+other axis is a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sltr._array import Array, array_namespace, eigh, singular_values
+
+__all__ = [
+    "L1",
+    "LInfBall",
+    "Nuclear",
+    "SpectralBall",
+    "Term",
+    "clip_entries",
+    "clip_singular_values",
+    "polar",
+    "soft_threshold",
+    "threshold_singular_values",
+]
+
+
+def clip_entries(x: Array, radius: float | Array) -> Array:
+    """Return the entries of `x` clipped to [-radius, radius]."""
+    xp = array_namespace(x)
+    return xp.clip(x, -radius, radius)
+
+
+def soft_threshold(x: Array, threshold: float | Array) -> Array:
+    """Return S_t(x): every entry moved by `threshold` towards zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> soft_threshold(np.array([-3.0, 0.5, 2.0]), 1.0)
+    array([-2.,  0.,  1.])
+    """
+    return x - clip_entries(x, threshold)
+
+
+def _short_side_spectrum(x: Array) -> tuple[Array, Array]:
+    """Return singular values (…, n) and left vectors (…, n, n), n the short side."""
+    xp = array_namespace(x)
+    values, vectors = eigh(x @ xp.matrix_transpose(x))
+    return xp.sqrt(xp.clip(values, 0.0, None)), vectors
+
+
+def _scale_singular_values(x: Array, scale_of) -> Array:
+    """Multiply every singular value s of `x` by ``scale_of(s)``.
+
+    Only the Gram matrix of the short side is decomposed: with x = U·S·Vᵀ and
+    x·xᵀ = U·S²·Uᵀ, the result is U·scale·Uᵀ·x.
+    """
+    xp = array_namespace(x)
+    if x.shape[-2] > x.shape[-1]:
+        return xp.matrix_transpose(
+            _scale_singular_values(xp.matrix_transpose(x), scale_of)
+        )
+    values, vectors = _short_side_spectrum(x)
+    scaled = vectors * scale_of(values)[..., None, :]
+    return (scaled @ xp.matrix_transpose(vectors)) @ x
+
+
+def clip_singular_values(x: Array, radius: float | Array) -> Array:
+    """Return `x` with its singular values clipped at `radius`.
+
+    Parameters
+    ----------
+    x : array of shape (…, n, q)
+    radius : float or array of shape (…,)
+    """
+    xp = array_namespace(x)
+    radius = _trailing(radius, 1)
+
+    def scale(values):
+        outside = values > radius
+        return xp.where(outside, radius / xp.where(outside, values, 1.0), 1.0)
+
+    return _scale_singular_values(x, scale)
+
+
+def threshold_singular_values(x: Array, threshold: float | Array) -> Array:
+    """Return SVT_t(x): every singular value moved by `threshold` towards zero.
+
+    Equal to ``x - clip_singular_values(x, threshold)``, but of exactly the
+    rank that survives.
+    """
+    xp = array_namespace(x)
+    threshold = _trailing(threshold, 1)
+
+    def scale(values):
+        kept = values > threshold
+        return xp.where(kept, 1.0 - threshold / xp.where(kept, values, 1.0), 0.0)
+
+    return _scale_singular_values(x, scale)
+
+
+def polar(x: Array) -> Array:
+    """Return U·Vᵀ of x = U·S·Vᵀ, leaving out directions of (nearly) zero size."""
+    xp = array_namespace(x)
+
+    def scale(values):
+        floor = 1e-6 * xp.max(values, axis=-1, keepdims=True)
+        kept = values > floor
+        return xp.where(kept, 1.0 / xp.where(kept, values, 1.0), 0.0)
+
+    return _scale_singular_values(x, scale)
+
+
+def _trailing(value: float | Array, n_axes: int) -> float | Array:
+    """Append axes of length one to an array, so that it broadcasts over a batch."""
+    if isinstance(value, float | int):
+        return value
+    return value[(..., *([None] * n_axes))]
+
+
+class Term(Protocol):
+    """A convex function in a sum: its value and its proximal operator."""
+
+    def value(self, x: Array) -> Array:
+        """Return the function's value for each matrix of the batch."""
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Return argmin_x value(x) + ‖x − v‖² / (2 step)."""
+
+
+@dataclass(frozen=True, eq=False)
+class L1:
+    """The entrywise norm, weight · ‖x‖₁."""
+
+    weight: float | Array = 1.0
+
+    def value(self, x: Array) -> Array:
+        """Return weight · ‖x‖₁ over the last two axes."""
+        xp = array_namespace(x)
+        return self.weight * xp.sum(xp.abs(x), axis=(-2, -1))
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Soft-threshold the entries at step · weight."""
+        return soft_threshold(v, _trailing(step * self.weight, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Nuclear:
+    """The nuclear norm, weight · ‖x‖_*."""
+
+    weight: float | Array = 1.0
+
+    def value(self, x: Array) -> Array:
+        """Return weight · ‖x‖_* over the last two axes."""
+        xp = array_namespace(x)
+        return self.weight * xp.sum(singular_values(x), axis=-1)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Soft-threshold the singular values at step · weight."""
+        return threshold_singular_values(v, step * self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class LInfBall:
+    """The indicator of ‖x − centre‖_∞ ≤ radius. Its prox ignores the step."""
+
+    centre: Array
+    radius: float | Array
+
+    def value(self, x: Array) -> Array:
+        """Return 0 inside the ball (to rounding), infinity outside."""
+        xp = array_namespace(x)
+        largest = xp.max(xp.abs(x - self.centre), axis=(-2, -1))
+        return _indicator(largest, self.radius)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Project onto the ball, whatever the step."""
+        return self.centre + clip_entries(v - self.centre, _trailing(self.radius, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralBall:
+    """The indicator of ‖x − centre‖₂ ≤ radius. Its prox ignores the step."""
+
+    centre: Array
+    radius: float | Array
+
+    def value(self, x: Array) -> Array:
+        """Return 0 inside the ball (to rounding), infinity outside."""
+        xp = array_namespace(x)
+        largest = xp.max(singular_values(x - self.centre), axis=-1)
+        return _indicator(largest, self.radius)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Project onto the ball, whatever the step."""
+        return self.centre + clip_singular_values(v - self.centre, self.radius)
+
+
+def _indicator(size: Array, radius: float | Array) -> Array:
+    xp = array_namespace(size)
+    rounding = 16 * xp.finfo(size.dtype).eps
+    return xp.where(size <= radius * (1.0 + rounding) + rounding, 0.0, xp.inf)

@@ -1,0 +1,1 @@
+"""Algorithms: pure functions from a problem to a result."""

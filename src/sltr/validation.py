@@ -1,0 +1,256 @@
+"""User input to clean tensors, once, at the edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from sltr._array import (
+    Array,
+    array_namespace,
+    as_array,
+    is_array_api,
+    is_numpy,
+    real_dtype,
+)
+from sltr.design import column_means
+from sltr.tensor import flatten
+
+__all__ = [
+    "Centred",
+    "Samples",
+    "centre",
+    "check_new_samples",
+    "check_nonnegative",
+    "check_samples",
+    "check_shape",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Clean training data: tensors, responses (or labels), positive weights."""
+
+    X: Array
+    y: Array
+    weight: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.X.shape[1:])
+
+    @property
+    def flat(self) -> Array:
+        """The samples as a matrix, one row each."""
+        return flatten(self.X)
+
+
+@dataclass(frozen=True, eq=False)
+class Centred:
+    """Weighted, centred least-squares data: ‖y − A·w‖² is the weighted loss."""
+
+    A: Array
+    y: Array
+    X_mean: Array
+    y_mean: Array
+
+    def intercept(self, coef: Array) -> float:
+        """Return the intercept that belongs to `coef`, in the original units."""
+        xp = array_namespace(coef)
+        return float(self.y_mean - xp.sum(self.X_mean * xp.reshape(coef, (-1,))))
+
+
+def check_samples(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    labels: bool = False,
+    min_samples: int = 2,
+) -> Samples:
+    """Check training data, remember its shape on the estimator, return it clean.
+
+    Sets `n_features_in_` and `shape_in_`. NumPy input (and whatever converts to
+    it) is checked by scikit-learn; arrays of other libraries stay where they
+    are. Samples of weight zero are dropped.
+    """
+    if is_array_api(X) and not is_numpy(X):
+        X, y = _check_foreign(X, y, labels=labels, min_samples=min_samples)
+        estimator.n_features_in_ = X.shape[1]
+        weight = _check_foreign_weight(sample_weight, X)
+    else:
+        X, y = validate_data(
+            estimator,
+            X,
+            y,
+            dtype=(np.float64, np.float32),
+            allow_nd=True,
+            y_numeric=not labels,
+            multi_output=False,
+            ensure_min_samples=min_samples,
+        )
+        y = column_or_1d(y, warn=True) if labels else y.astype(X.dtype, copy=False)
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=X.dtype, ensure_non_negative=True
+        )
+    X = _fold_rows(X, getattr(estimator, "feature_shape", None))
+    estimator.shape_in_ = tuple(X.shape[1:])
+    return _drop_weightless(X, y, weight, min_samples)
+
+
+def check_new_samples(estimator: Any, X: Any) -> Array:
+    """Check samples to predict for against the shape the estimator was fitted on."""
+    if is_array_api(X) and not is_numpy(X):
+        X = _check_foreign_tensor(X)
+    else:
+        X = validate_data(
+            estimator,
+            X,
+            dtype=(np.float64, np.float32),
+            allow_nd=True,
+            reset=False,
+        )
+    X = _fold_rows(X, getattr(estimator, "feature_shape", None))
+    if tuple(X.shape[1:]) != tuple(estimator.shape_in_):
+        msg = (
+            f"X has shape {tuple(X.shape[1:])} per sample; the model was fitted on "
+            f"{tuple(estimator.shape_in_)}. Reshape X or refit."
+        )
+        raise ValueError(msg)
+    return X
+
+
+def centre(samples: Samples, fit_intercept: bool) -> Centred:
+    """Return weighted, centred least-squares data; makes one copy of X."""
+    xp = array_namespace(samples.X)
+    flat, y, weight = samples.flat, samples.y, samples.weight
+    if fit_intercept:
+        X_mean = column_means(flat, weight)
+        y_mean = xp.sum(weight * y) / xp.sum(weight)
+    else:
+        X_mean, y_mean = 0.0 * flat[0, :], 0.0 * y[0]
+    root = xp.sqrt(weight)
+    return Centred(root[:, None] * (flat - X_mean), root * (y - y_mean), X_mean, y_mean)
+
+
+def check_nonnegative(value: float, name: str) -> float:
+    """Return a finite, non-negative hyper-parameter, or say what is wrong with it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not isfinite(number) or number < 0:
+        msg = f"{name}={value!r} was given; expected a finite number of at least 0."
+        raise ValueError(msg)
+    return number
+
+
+def check_shape(n_features: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `feature_shape` if rows of `n_features` entries fold into it."""
+    try:
+        clean = tuple(int(size) for size in shape)
+    except TypeError:
+        clean = ()
+    if not clean or any(size < 1 for size in clean) or prod(clean) != n_features:
+        msg = (
+            f"feature_shape={shape!r} was given for rows of {n_features} entries; "
+            f"expected positive sizes whose product is {n_features}."
+        )
+        raise ValueError(msg)
+    return clean
+
+
+def _fold_rows(X: Array, feature_shape: tuple[int, ...] | None) -> Array:
+    if feature_shape is None:
+        return X
+    xp = array_namespace(X)
+    return xp.reshape(X, (X.shape[0], *check_shape(prod(X.shape[1:]), feature_shape)))
+
+
+def _drop_weightless(X: Array, y: Array, weight: Array, min_samples: int) -> Samples:
+    xp = array_namespace(X)
+    kept = weight > 0
+    n_kept = int(xp.sum(xp.astype(kept, xp.int64)))
+    if n_kept < min_samples:
+        msg = (
+            f"{n_kept} sample(s) with a positive weight were given; "
+            f"expected at least {min_samples}. Add samples or change sample_weight."
+        )
+        raise ValueError(msg)
+    if n_kept == X.shape[0]:
+        return Samples(X, y, weight)
+    rows = xp.nonzero(kept)[0]
+    y = y[kept] if is_numpy(y) else xp.take(y, rows, axis=0)
+    return Samples(xp.take(X, rows, axis=0), y, xp.take(weight, rows, axis=0))
+
+
+def _check_foreign_tensor(X: Array) -> Array:
+    xp = array_namespace(X)
+    if X.ndim < 2:
+        msg = (
+            f"X has shape {tuple(X.shape)}; expected (n_samples, p1, …, pM). "
+            "Reshape X so that its first axis counts samples."
+        )
+        raise ValueError(msg)
+    if xp.isdtype(X.dtype, "complex floating"):
+        msg = f"Complex data not supported: X has dtype {X.dtype}. Pass real numbers."
+        raise ValueError(msg)
+    if prod(X.shape) == 0:
+        msg = (
+            f"Found array with shape {tuple(X.shape)}; expected at least one sample "
+            "and one feature."
+        )
+        raise ValueError(msg)
+    X = xp.astype(X, real_dtype(X), copy=False)
+    if not bool(xp.all(xp.isfinite(X))):
+        msg = (
+            "X contains NaN or infinity; expected finite numbers. Impute or drop them."
+        )
+        raise ValueError(msg)
+    return X
+
+
+def _check_foreign(
+    X: Array, y: Any, *, labels: bool, min_samples: int
+) -> tuple[Array, Array]:
+    X = _check_foreign_tensor(X)
+    if y is None:
+        msg = "y=None was given; expected one response for each sample."
+        raise ValueError(msg)
+    n_responses = len(y) if not is_array_api(y) else y.shape[0]
+    if n_responses != X.shape[0] or X.shape[0] < min_samples:
+        msg = (
+            f"X has {X.shape[0]} samples and y {n_responses}; expected equal numbers "
+            f"of at least {min_samples}."
+        )
+        raise ValueError(msg)
+    if labels:
+        return X, y
+    xp = array_namespace(X)
+    y = xp.reshape(as_array(y, X), (-1,))
+    if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
+        msg = "y must hold one finite number for each sample; drop or impute the rest."
+        raise ValueError(msg)
+    return X, y
+
+
+def _check_foreign_weight(sample_weight: Any, X: Array) -> Array:
+    xp = array_namespace(X)
+    if sample_weight is None:
+        return xp.ones_like(X[(slice(None), *([0] * (X.ndim - 1)))])
+    weight = as_array(sample_weight, X)
+    if tuple(weight.shape) != (X.shape[0],) or not bool(
+        xp.all(xp.isfinite(weight) & (weight >= 0))
+    ):
+        msg = (
+            f"sample_weight has shape {tuple(weight.shape)}; expected {(X.shape[0],)} "
+            "finite numbers of at least 0."
+        )
+        raise ValueError(msg)
+    return weight
