@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from sltr._array import Array, array_namespace, materialise
 
-__all__ = ["combine", "column_blocks", "column_means", "gram", "inner"]
+__all__ = ["column_blocks", "column_means", "combine", "gram", "inner"]
 
 BLOCK_ENTRIES = 4_000_000
 

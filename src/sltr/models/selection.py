@@ -1,0 +1,204 @@
+"""Choosing among candidates by cross-validation: folds, scores, the winner.
+
+Every CV estimator uses these functions, so that all methods are compared by
+the same folds, the same scores and the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+__all__ = ["best_index", "cv_table", "fold_scores", "splits"]
+
+Split = tuple[np.ndarray, np.ndarray]
+
+
+def splits(
+    cv: Any, y: np.ndarray, *, groups: Any = None, classifier: bool = False
+) -> list[Split]:
+    """Return the folds as pairs (train rows, test rows).
+
+    Parameters
+    ----------
+    cv : int, scikit-learn splitter or iterable of pairs
+    y : array of shape (n,)
+    groups : array of shape (n,), optional
+    classifier : bool
+        Whether an integer `cv` means stratified folds.
+    """
+    splitter = check_cv(cv, y, classifier=classifier)
+    # Splitters look at X only for its length; y stands in for it.
+    folds = list(splitter.split(np.zeros((len(y), 1)), y, groups))
+    for train, test in folds:
+        if len(train) < 2 or len(test) < 1:
+            msg = (
+                f"A fold with {len(train)} training and {len(test)} test samples was "
+                "given; expected at least 2 and 1. Use fewer folds or more samples."
+            )
+            raise ValueError(msg)
+    return folds
+
+
+def fold_scores(
+    scoring: str | Callable | None,
+    y: np.ndarray,
+    predictions: np.ndarray,
+    *,
+    weight: np.ndarray | None = None,
+    model: Callable[[int], Any] | None = None,
+    X: Any = None,
+    default: str = "r2",
+) -> np.ndarray:
+    """Score all candidates of one fold, higher is better.
+
+    Parameters
+    ----------
+    scoring : str, callable or None
+        As in scikit-learn. Common names are computed for all candidates at once.
+    y : array of shape (n,)
+        Held-out responses; for a binary classifier 0 and 1.
+    predictions : array of shape (n, G)
+        One column of predictions (or decision scores about 1/2) per candidate.
+    weight : array of shape (n,), optional
+    model : callable
+        ``model(g)`` returns candidate g as a fitted estimator, and `X` holds the
+        fold's samples: needed for a `scoring` that is not computed at once.
+    default : str
+        What None stands for.
+
+    Returns
+    -------
+    array of shape (G,)
+    """
+    name = default if scoring is None else scoring
+    if isinstance(name, str) and name in _AT_ONCE:
+        share = np.ones(len(y)) if weight is None else np.asarray(weight, float)
+        return _AT_ONCE[name](y, predictions, share / share.sum())
+    if model is None:
+        msg = f"scoring={scoring!r} was given; expected one of {sorted(_AT_ONCE)}."
+        raise ValueError(msg)
+    extra = {} if weight is None else {"sample_weight": weight}
+    n_candidates = predictions.shape[1]
+    scores = np.empty(n_candidates)
+    for g in range(n_candidates):
+        candidate = model(g)
+        scores[g] = check_scoring(candidate, name)(candidate, X, y, **extra)
+    return scores
+
+
+def _mse(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
+    return share @ (predictions - y[:, None]) ** 2
+
+
+def _r2(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
+    variance = share @ (y - share @ y) ** 2
+    mse = _mse(y, predictions, share)
+    if variance == 0.0:  # scikit-learn's convention for a constant response
+        return np.where(mse == 0.0, 1.0, 0.0)
+    return 1.0 - mse / variance
+
+
+def _accuracy(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray:
+    return share @ ((scores > 0.5) == (y[:, None] > 0.5))
+
+
+def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Mann–Whitney's statistic; ties count one half."""
+    positive = y > 0.5
+    if positive.all() or not positive.any():
+        return np.full(scores.shape[1], np.nan)
+    if np.ptp(share) == 0.0:
+        n_positive = int(positive.sum())
+        ranks = rankdata(scores, axis=0)
+        wins = ranks[positive].sum(axis=0) - n_positive * (n_positive + 1) / 2
+        return wins / (n_positive * (len(y) - n_positive))
+    higher = scores[positive][:, None] - scores[~positive][None]
+    pairs = share[positive][:, None, None] * share[~positive][None, :, None]
+    wins = (pairs * ((higher > 0) + 0.5 * (higher == 0))).sum(axis=(0, 1))
+    return wins / pairs.sum(axis=(0, 1))
+
+
+_AT_ONCE: dict[str, Callable] = {
+    "r2": _r2,
+    "neg_mean_squared_error": lambda y, p, share: -_mse(y, p, share),
+    "neg_root_mean_squared_error": lambda y, p, share: -np.sqrt(_mse(y, p, share)),
+    "neg_mean_absolute_error": lambda y, p, share: -(share @ np.abs(p - y[:, None])),
+    "accuracy": _accuracy,
+    "roc_auc": _roc_auc,
+}
+
+
+def best_index(
+    scores: np.ndarray,
+    *,
+    rule: str = "best",
+    complexity: np.ndarray | None = None,
+) -> int:
+    """Return the winner's index: the first best, or the simplest close to it.
+
+    Parameters
+    ----------
+    scores : array of shape (F, G)
+        One row per fold.
+    rule : {"best", "1se"}
+        "1se": the simplest candidate whose mean is within one standard error of
+        the best mean; ties go to the better score.
+    complexity : array of shape (G,)
+        Needed for "1se"; smaller is simpler.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[0.5, 0.6, 0.1], [0.7, 0.62, 0.2]])
+    >>> best_index(scores)
+    1
+    >>> best_index(scores, rule="1se", complexity=np.array([1, 2, 0]))
+    0
+    """
+    mean = scores.mean(axis=0)
+    if not np.isfinite(mean).any():
+        msg = (
+            "No candidate has a finite score on every fold; expected at least one. "
+            "Use folds in which the score is defined (more samples, stratified)."
+        )
+        raise ValueError(msg)
+    best = int(np.nanargmax(mean))
+    if rule == "best":
+        return best
+    if rule != "1se" or complexity is None:
+        msg = f"rule={rule!r} was given; expected 'best' or '1se'."
+        raise ValueError(msg)
+    n_folds = scores.shape[0]
+    spread = scores[:, best].std(ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
+    close = np.flatnonzero(mean >= mean[best] - spread)
+    return int(min(close, key=lambda g: (complexity[g], -mean[g])))
+
+
+def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, Any]:
+    """Return scores as scikit-learn's `cv_results_`, one row per candidate.
+
+    Parameters
+    ----------
+    params : mapping from name to G values
+    scores : array of shape (F, G)
+    """
+    names = list(params)
+    rows = zip(*params.values(), strict=True)
+    table: dict[str, Any] = {
+        f"param_{name}": np.ma.array(list(params[name])) for name in names
+    }
+    table["params"] = [dict(zip(names, row, strict=True)) for row in rows]
+    for fold, row in enumerate(scores):
+        table[f"split{fold}_test_score"] = row
+    mean = scores.mean(axis=0)
+    table["mean_test_score"] = mean
+    table["std_test_score"] = scores.std(axis=0)
+    ranked = np.where(np.isnan(mean), -np.inf, mean)
+    table["rank_test_score"] = rankdata(-ranked, method="min").astype(np.int32)
+    return table
