@@ -6,6 +6,7 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+import scipy.linalg
 from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
 
 Array = Any
@@ -21,6 +22,7 @@ __all__ = [
     "materialise",
     "real_dtype",
     "singular_values",
+    "solve_positive",
     "spectral_norm",
     "to_float64",
     "to_numpy",
@@ -122,3 +124,14 @@ def spectral_norm(x: Array) -> Array:
     """Return the largest singular value of the last two axes."""
     xp = array_namespace(x)
     return xp.max(singular_values(x), axis=-1)
+
+
+def solve_positive(matrix: Array, rhs: Array) -> Array:
+    """Solve matrix · x = rhs for one symmetric positive definite matrix."""
+    if is_numpy(matrix):
+        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+        return scipy.linalg.cho_solve(factor, rhs, check_finite=False)
+    xp = array_namespace(matrix)
+    if is_torch_array(matrix):
+        return xp.cholesky_solve(rhs, xp.linalg.cholesky(matrix))
+    return xp.linalg.solve(matrix, rhs)

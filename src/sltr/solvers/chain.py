@@ -1,0 +1,129 @@
+"""Whole grids on a CPU: a chain of single problems with warm starts.
+
+Most of a grid needs no solve of its own (`Problem.is_closed_form`). For the
+rest, the problem is solved once per spectral radius without a box that binds;
+every box wide enough for that answer shares it. Only the band where both
+constraints bind is solved one by one, each from its neighbour's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sltr._array import Array, array_namespace, spectral_norm, to_python
+from sltr.prox import clip_entries
+from sltr.solvers.admm import Start, admm
+from sltr.solvers.problem import Problem, spread_over
+from sltr.solvers.result import Result
+from sltr.tensor import unfold
+
+__all__ = ["chain"]
+
+
+def chain(
+    candidates: Problem,
+    chunks: Sequence[Sequence[int]],
+    *,
+    tol: float,
+    max_iter: int,
+) -> Iterator[Result]:
+    """Solve the candidates of one pilot along the chunks' order.
+
+    Parameters
+    ----------
+    candidates : Problem
+        Its arrays of radii and weights have G rows, its pilot only one.
+    chunks : sequence of sequences of int
+        Places in the grid, best by ascending spectral radius and, within it,
+        descending entrywise radius. Answers do not depend on how the order is
+        cut into chunks.
+
+    Yields
+    ------
+    Result
+        For each chunk, its answers stacked.
+    """
+    walk = _walk(candidates, [g for chunk in chunks for g in chunk], tol, max_iter)
+    xp = array_namespace(candidates.pilot)
+    for chunk in chunks:
+        found = [next(walk) for _ in chunk]
+        stacked = (
+            xp.concat([getattr(r, name) for r in found], axis=0)
+            for name in ("x", "n_iter", "residual", "converged")
+        )
+        yield Result(*stacked)
+
+
+def _walk(
+    candidates: Problem, order: list[int], tol: float, max_iter: int
+) -> Iterator[Result]:
+    xp = array_namespace(candidates.pilot)
+    candidates = candidates.with_effective_box()
+    closed = _closed_forms(candidates)
+    base = base_problem = base_key = answer = reach = last = None
+    for g in order:
+        problem = _pick(candidates, g)
+        if closed[g]:
+            yield _exactly(problem)
+            continue
+        key = to_python(
+            xp.concat([problem.low_radius, problem.low_weight], axis=1)[0, :]
+        ) + to_python(problem.sparse_weight)
+        if key != base_key:
+            free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
+            start = None if base is None else _scaled(base, base_problem, free)
+            answer, base = admm(free, start, tol=tol, max_iter=max_iter)
+            base_key, base_problem, last = key, free, base
+            reach = xp.max(xp.abs(answer.x - problem.pilot))
+        if bool(problem.sparse_radius[0] >= reach):
+            yield answer
+            continue
+        start = replace(last, x=_boxed(last.x, problem))
+        result, last = admm(problem, start, tol=tol, max_iter=max_iter)
+        yield result
+
+
+def _closed_forms(candidates: Problem) -> list[bool]:
+    """Say which candidates are closed forms, looking at each box once."""
+    xp = array_namespace(candidates.pilot)
+    norms: dict[float, list[Array]] = {}
+    found = []
+    for g, a in enumerate(to_python(candidates.sparse_radius)):
+        if a not in norms:
+            moved = clip_entries(candidates.pilot, a)
+            norms[a] = [spectral_norm(unfold(moved, mode)) for mode in candidates.modes]
+        fits = xp.concat(norms[a]) <= candidates.low_radius[g, :]
+        absorbs = candidates.sparse_weight[g] >= xp.sum(candidates.low_weight[g, :])
+        found.append(a == 0.0 or (bool(absorbs) and bool(xp.all(fits))))
+    return found
+
+
+def _pick(candidates: Problem, g: int) -> Problem:
+    names = ("sparse_radius", "low_radius", "sparse_weight", "low_weight")
+    picked = {name: getattr(candidates, name)[g : g + 1, ...] for name in names}
+    return replace(candidates, **picked)
+
+
+def _exactly(problem: Problem) -> Result:
+    xp = array_namespace(problem.pilot)
+    gap = xp.astype(0.0 * problem.sparse_radius, xp.float64)
+    return Result(problem.thresholded(), xp.astype(gap, xp.int64), gap, gap == 0.0)
+
+
+def _boxed(x: Array, problem: Problem) -> Array:
+    radius = spread_over(problem.sparse_radius, x)
+    return problem.pilot + clip_entries(x - problem.pilot, radius)
+
+
+def _scaled(start: Start, old: Problem, new: Problem) -> Start:
+    """Blow a start up with the spectral radius; multipliers stay."""
+    xp = array_namespace(start.x)
+    ratio = xp.min(new.low_radius / old.low_radius, axis=1)
+    return Start(
+        new.pilot + spread_over(ratio, start.x) * (start.x - old.pilot),
+        start.nuclear,
+        start.spectral,
+        [step * ratio for step in start.nuclear_step],
+        [step * ratio for step in start.spectral_step],
+    )
