@@ -7,7 +7,8 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import scipy.linalg
-from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+from array_api_compat import device, is_numpy_array, is_torch_array
+from array_api_compat import numpy as _numpy_namespace
 
 Array = Any
 
@@ -15,6 +16,7 @@ __all__ = [
     "Array",
     "array_namespace",
     "as_array",
+    "clip",
     "device",
     "eigh",
     "is_array_api",
@@ -28,6 +30,14 @@ __all__ = [
     "to_numpy",
     "to_python",
 ]
+
+
+def array_namespace(*arrays: Array) -> Any:
+    """Return the array-API namespace of these arrays."""
+    # Small problems are dominated by look-ups: plain NumPy takes a short way.
+    if all(type(x) is np.ndarray for x in arrays):
+        return _numpy_namespace
+    return array_api_compat.array_namespace(*arrays)
 
 
 def is_array_api(x: object) -> bool:
@@ -95,6 +105,14 @@ def to_float64(x: Array) -> Array:
     return x if x.dtype == xp.float64 else xp.astype(x, xp.float64)
 
 
+def clip(x: Array, low: float | Array | None, high: float | Array | None) -> Array:
+    """Return `x` clipped to [low, high]; a bound of None is no bound."""
+    if type(x) is np.ndarray:  # np.clip and its wrappers cost more than the work
+        x = x if low is None else np.maximum(x, low)
+        return x if high is None else np.minimum(x, high)
+    return array_namespace(x).clip(x, low, high)
+
+
 def eigh(gram: Array) -> tuple[Array, Array]:
     """Eigendecompose (a batch of) symmetric matrices, ascending eigenvalues."""
     if is_numpy(gram):
@@ -117,7 +135,7 @@ def singular_values(x: Array, *, exact: bool = False) -> Array:
         x = xp.matrix_transpose(x)
     gram = x @ xp.matrix_transpose(x)
     values = np.linalg.eigvalsh(gram) if is_numpy(gram) else xp.linalg.eigvalsh(gram)
-    return xp.sqrt(xp.clip(values, 0.0, None))
+    return xp.sqrt(clip(values, 0.0, None))
 
 
 def spectral_norm(x: Array) -> Array:

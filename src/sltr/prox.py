@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from sltr._array import Array, array_namespace, eigh, singular_values
+from sltr._array import Array, array_namespace, clip, eigh, singular_values
 
 __all__ = [
     "L1",
@@ -29,8 +29,7 @@ __all__ = [
 
 def clip_entries(x: Array, radius: float | Array) -> Array:
     """Return the entries of `x` clipped to [-radius, radius]."""
-    xp = array_namespace(x)
-    return xp.clip(x, -radius, radius)
+    return clip(x, -radius, radius)
 
 
 def soft_threshold(x: Array, threshold: float | Array) -> Array:
@@ -49,7 +48,7 @@ def _short_side_spectrum(x: Array) -> tuple[Array, Array]:
     """Return singular values (…, n) and left vectors (…, n, n), n the short side."""
     xp = array_namespace(x)
     values, vectors = eigh(x @ xp.matrix_transpose(x))
-    return xp.sqrt(xp.clip(values, 0.0, None)), vectors
+    return xp.sqrt(clip(values, 0.0, None)), vectors
 
 
 def _scale_singular_values(x: Array, scale_of) -> Array:

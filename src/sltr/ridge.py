@@ -13,10 +13,11 @@ root weights and removes the weighted mean, A = Cᵀ(X − shift) for any shift.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sltr._array import Array, array_namespace, device, eigh, solve_positive
+from sltr._array import Array, array_namespace, clip, device, eigh, solve_positive
 from sltr.design import column_means, combine, gram, inner
 
 __all__ = [
@@ -67,7 +68,11 @@ def ridge_system(
         method = "dual" if n_samples <= n_features else "primal"
         if min(n_samples, n_features) > LARGEST_DIRECT:
             method = "cg"
-    systems = {"dual": _gram_ridge, "primal": _moment_ridge, "cg": CGRidge}
+    systems: dict[str, Callable[..., RidgeSystem]] = {
+        "dual": _gram_ridge,
+        "primal": _moment_ridge,
+        "cg": CGRidge,
+    }
     return systems[method](X, Y, weight, fit_intercept)
 
 
@@ -153,7 +158,7 @@ class GramRidge:
         values, vectors = eigh(centring.both(self.gram))
         rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
         # I − H = ε(K + εI)⁻¹, of which the intercept takes its own direction.
-        shrink = epsilons[:, None] / (xp.clip(values, 0.0, None) + epsilons[:, None])
+        shrink = epsilons[:, None] / (clip(values, 0.0, None) + epsilons[:, None])
         residuals = vectors @ (shrink[:, :, None] * rhs)
         leverage = 1.0 - shrink @ xp.matrix_transpose(vectors**2)
         return _leave_one_out(residuals, leverage, self.weight, self.fit_intercept)
@@ -216,7 +221,7 @@ class MomentRidge:
         everyone = self.weight > 0
         normal, cross = self._centred(everyone)
         values, vectors = eigh(normal)
-        inverse = 1.0 / (xp.clip(values, 0.0, None) + epsilons[:, None])  # (E, P)
+        inverse = 1.0 / (clip(values, 0.0, None) + epsilons[:, None])  # (E, P)
         centring = _Centring(self.weight, self.fit_intercept)
         scores = centring.gather((self.X - self.shift) @ vectors)  # A·V
         coef = inverse[:, :, None] * (xp.matrix_transpose(vectors) @ cross)
@@ -342,8 +347,8 @@ def _leave_one_out(
     total = xp.sum(weight)
     if fit_intercept:
         leverage = leverage + weight / total
-    unit = xp.clip(weight, None, 1.0) / weight
-    rest = xp.clip(1.0 - unit * leverage, 1e-12, None)
+    unit = clip(weight, None, 1.0) / weight
+    rest = clip(1.0 - unit * leverage, 1e-12, None)
     errors = xp.sum((residuals / rest[:, :, None]) ** 2, axis=(1, 2))
     return errors / total
 

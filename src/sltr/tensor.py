@@ -44,7 +44,9 @@ def unfold(tensor: Array, mode: int) -> Array:
     xp = array_namespace(tensor)
     n_tensors, size = tensor.shape[0], tensor.shape[mode + 1]
     rest = prod(tensor.shape[1:]) // max(size, 1)
-    return xp.reshape(xp.moveaxis(tensor, mode + 1, 1), (n_tensors, size, rest))
+    if mode > 0:
+        tensor = xp.moveaxis(tensor, mode + 1, 1)
+    return xp.reshape(tensor, (n_tensors, size, rest))
 
 
 def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
@@ -60,7 +62,7 @@ def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
     xp = array_namespace(matrix)
     rest = shape[:mode] + shape[mode + 1 :]
     tensor = xp.reshape(matrix, (matrix.shape[0], shape[mode], *rest))
-    return xp.moveaxis(tensor, 1, mode + 1)
+    return xp.moveaxis(tensor, 1, mode + 1) if mode > 0 else tensor
 
 
 def flatten(tensor: Array) -> Array:

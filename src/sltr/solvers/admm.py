@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from sltr._array import Array, array_namespace, is_numpy
+from sltr._array import Array, array_namespace, clip, is_numpy
 from sltr.prox import clip_singular_values, polar, soft_threshold
 from sltr.prox import threshold_singular_values as svt
 from sltr.solvers.problem import Problem, spread_over
@@ -185,7 +185,9 @@ class _Batch:
             start.x + spread_over(step, start.x) * dual
             for step, dual in zip(start.spectral_step, start.spectral, strict=True)
         ]
-        self.clipped = self.cut = self.previous = None
+        self.clipped: list[Array] = []
+        self.cut: list[Array] = []
+        self.previous: list[Array] = []
 
     def _pose(self, problem: Problem) -> None:
         self.problem = problem
@@ -194,9 +196,9 @@ class _Batch:
 
     def iterate(self, *, adapt: bool) -> None:
         """Do one iteration; keeps what certificate and adaptation need."""
-        xp, Z, p = array_namespace(self.x), self.problem.pilot, self.problem
+        Z, p = self.problem.pilot, self.problem
         shape = tuple(Z.shape[1:])
-        if self.clipped is not None:
+        if self.clipped:
             self._relax(adapt=adapt)
         self.clipped, self.cut = [], []
         total, mean = 0.0, 0.0
@@ -215,7 +217,7 @@ class _Batch:
             self.cut.append(cut)
         threshold = spread_over(p.sparse_weight / total, Z)
         mean = soft_threshold(mean / spread_over(total, Z), threshold)
-        self.x = xp.clip(mean, self.lower, self.upper)
+        self.x = clip(mean, self.lower, self.upper)
 
     def _relax(self, *, adapt: bool) -> None:
         """Move the copies towards the last point, adapting their weights first."""
@@ -223,7 +225,7 @@ class _Batch:
         copies += [y - c for y, c in zip(self.Y_ball, self.cut, strict=True)]
         steps = self.nuclear_step + self.spectral_step
         duals = self.clipped + self.cut  # multiplier = dual / step
-        if adapt and self.previous is not None:
+        if adapt and self.previous:
             for i, (copy, old) in enumerate(zip(copies, self.previous, strict=True)):
                 factor = _balance(self.x - copy, copy - old)
                 steps[i] = steps[i] / factor
@@ -279,7 +281,7 @@ class _Batch:
         self.clipped, self.cut = pick(self.clipped), pick(self.cut)
         self.nuclear_step = pick(self.nuclear_step)
         self.spectral_step = pick(self.spectral_step)
-        self.previous = None if self.previous is None else pick(self.previous)
+        self.previous = pick(self.previous)
 
 
 def _balance(primal: Array, dual: Array) -> Array:
@@ -289,7 +291,7 @@ def _balance(primal: Array, dual: Array) -> Array:
     both = (p > 0) & (d > 0)
     ratio = xp.where(both, p, 1.0) / xp.where(both, d, 1.0)
     apart = (ratio > 1.5) | (ratio < 1 / 1.5)
-    return xp.where(apart, xp.clip(xp.sqrt(ratio), 0.5, 2.0), 1.0)
+    return xp.where(apart, clip(xp.sqrt(ratio), 0.5, 2.0), 1.0)
 
 
 def _norm(x: Array) -> Array:

@@ -9,7 +9,7 @@ constraints bind is solved one by one, each from its neighbour's answer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sltr._array import Array, array_namespace, spectral_norm, to_python
 from sltr.prox import clip_entries
@@ -58,30 +58,50 @@ def chain(
 def _walk(
     candidates: Problem, order: list[int], tol: float, max_iter: int
 ) -> Iterator[Result]:
-    xp = array_namespace(candidates.pilot)
     candidates = candidates.with_effective_box()
     closed = _closed_forms(candidates)
-    base = base_problem = base_key = answer = reach = last = None
+    base: _Base | None = None
     for g in order:
-        problem = _pick(candidates, g)
+        problem = candidates.candidate(g)
         if closed[g]:
             yield _exactly(problem)
             continue
-        key = to_python(
-            xp.concat([problem.low_radius, problem.low_weight], axis=1)[0, :]
-        ) + to_python(problem.sparse_weight)
-        if key != base_key:
-            free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
-            start = None if base is None else _scaled(base, base_problem, free)
-            answer, base = admm(free, start, tol=tol, max_iter=max_iter)
-            base_key, base_problem, last = key, free, base
-            reach = xp.max(xp.abs(answer.x - problem.pilot))
-        if bool(problem.sparse_radius[0] >= reach):
-            yield answer
+        if base is None or not base.serves(problem):
+            base = _base(problem, base, tol, max_iter)
+            last = base.end
+        if bool(problem.sparse_radius[0] >= base.reach):
+            yield base.answer
             continue
         start = replace(last, x=_boxed(last.x, problem))
         result, last = admm(problem, start, tol=tol, max_iter=max_iter)
         yield result
+
+
+@dataclass(frozen=True, eq=False)
+class _Base:
+    """The answer for a spectral radius without a box that binds."""
+
+    problem: Problem
+    answer: Result
+    end: Start
+    reach: Array  # the narrowest box that does not change the answer
+
+    def serves(self, problem: Problem) -> bool:
+        """Say whether `problem` differs from the base in its box alone."""
+        xp = array_namespace(problem.pilot)
+        names = ("low_radius", "low_weight", "sparse_weight")
+        return all(
+            bool(xp.all(getattr(self.problem, name) == getattr(problem, name)))
+            for name in names
+        )
+
+
+def _base(problem: Problem, last: _Base | None, tol: float, max_iter: int) -> _Base:
+    xp = array_namespace(problem.pilot)
+    free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
+    start = None if last is None else _scaled(last.end, last.problem, free)
+    answer, end = admm(free, start, tol=tol, max_iter=max_iter)
+    return _Base(free, answer, end, xp.max(xp.abs(answer.x - free.pilot)))
 
 
 def _closed_forms(candidates: Problem) -> list[bool]:
@@ -97,12 +117,6 @@ def _closed_forms(candidates: Problem) -> list[bool]:
         absorbs = candidates.sparse_weight[g] >= xp.sum(candidates.low_weight[g, :])
         found.append(a == 0.0 or (bool(absorbs) and bool(xp.all(fits))))
     return found
-
-
-def _pick(candidates: Problem, g: int) -> Problem:
-    names = ("sparse_radius", "low_radius", "sparse_weight", "low_weight")
-    picked = {name: getattr(candidates, name)[g : g + 1, ...] for name in names}
-    return replace(candidates, **picked)
 
 
 def _exactly(problem: Problem) -> Result:

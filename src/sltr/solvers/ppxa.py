@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sltr._array import Array, array_namespace
+from sltr._array import Array, array_namespace, clip
 from sltr.prox import L1, LInfBall, Nuclear, SpectralBall, Term
 from sltr.solvers.problem import Problem
 from sltr.solvers.result import Result
@@ -93,7 +93,6 @@ def solve_by_ppxa(
     ball: four terms for one mode, as in the paper's equation. `residual` of the
     result is the relative duality gap. All radii must be positive.
     """
-    xp = array_namespace(problem.pilot)
     Z, shape = problem.pilot, tuple(problem.pilot.shape[1:])
     a = problem.sparse_radius
     as_matrix = unfold(Z, 0)  # entrywise terms do not care which unfolding
@@ -112,7 +111,7 @@ def solve_by_ppxa(
 
     def certify(points, duals):
         # Clipping keeps what soft-thresholding made zero wherever the box allows it.
-        x = xp.clip(points[0], Z - radius, Z + radius)
+        x = clip(points[0], Z - radius, Z + radius)
         gap, excess = problem.certificate(x, duals[2::2], duals[3::2], exact=tol < 1e-7)
         return x, gap, excess
 

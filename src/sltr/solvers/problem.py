@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sltr._array import (
     Array,
     array_namespace,
+    clip,
     singular_values,
     spectral_norm,
     to_float64,
@@ -71,6 +72,12 @@ class Problem:
             )
         }
         return replace(self, **taken)
+
+    def candidate(self, g: int) -> Problem:
+        """Return candidate g of a grid whose candidates share one pilot."""
+        names = ("sparse_radius", "low_radius", "sparse_weight", "low_weight")
+        picked = {name: getattr(self, name)[g : g + 1, ...] for name in names}
+        return replace(self, **picked)
 
     def with_effective_box(self) -> Problem:
         """Cut a box wider than a spectral ball, which it then cannot bind.
@@ -164,4 +171,4 @@ class Problem:
             values = singular_values(unfold(inside, mode), exact=exact)
             upper = upper + beta[:, k] * xp.sum(values, axis=-1)
         gap = (upper - lower) / xp.where(upper > 0, upper, 1.0)
-        return xp.clip(gap, 0.0, None), ratio - 1.0
+        return clip(gap, 0.0, None), ratio - 1.0

@@ -1,0 +1,425 @@
+"""From pilot tensors to sparse and low-rank coefficients, for whole grids.
+
+The two couplings pose blocks of problems: "average" one for each mode's
+unfolding, whose answers are averaged, as in the paper; "joint" a single one
+that carries the terms of all modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from math import prod
+
+from joblib import effective_n_jobs
+
+from sltr._array import (
+    Array,
+    array_namespace,
+    as_array,
+    is_numpy,
+    spectral_norm,
+    to_python,
+)
+from sltr.solvers.batch import batch
+from sltr.solvers.chain import chain
+from sltr.solvers.ppxa import solve_by_ppxa
+from sltr.solvers.problem import Problem
+from sltr.solvers.result import Result
+from sltr.tensor import fold, unfold
+
+__all__ = ["Estimate", "Settings", "absolute_radii", "estimate", "estimate_path"]
+
+# Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.
+CHUNK_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Coefficients with their certificates.
+
+    Attributes
+    ----------
+    coef : array of shape (p1, …, pM), or (G, p1, …, pM) for G candidates
+    gap : float or array of shape (G,)
+        Largest relative duality gap over the problems behind a coefficient.
+    n_iter : int or array of shape (G,)
+        Largest number of iterations over these problems.
+    converged : bool or array of shape (G,)
+        Whether every gap reached the tolerance.
+    """
+
+    coef: Array
+    gap: float | Array
+    n_iter: int | Array
+    converged: bool | Array
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the problems are posed and solved; checked when made."""
+
+    coupling: str = "average"
+    weights: str | tuple[float, float] = "unit"
+    solver: str = "admm"
+    tol: float = 1e-4
+    max_iter: int = 5000
+    n_jobs: int | tuple[int, int] | None = None
+
+    def __post_init__(self):
+        _check_choice("coupling", self.coupling, _COUPLINGS)
+        _check_choice("solver", self.solver, _SOLVERS)
+        if isinstance(self.weights, str):
+            _check_choice("weights", self.weights, ("unit", "radius"))
+        else:
+            _check_pair(self.weights)
+        if not 0 < self.tol < 1:
+            _refuse("tol", self.tol, "a number between 0 and 1")
+        if not isinstance(self.max_iter, int) or self.max_iter < 1:
+            _refuse("max_iter", self.max_iter, "a whole number of at least 1")
+
+
+def estimate(
+    pilot: Array,
+    lambda_sparse: float | Array,
+    lambda_low: float | Array,
+    *,
+    coupling: str = "average",
+    weights: str | tuple[float, float] = "unit",
+    solver: str = "admm",
+    tol: float = 1e-4,
+    max_iter: int = 5000,
+    n_jobs: int | tuple[int, int] | None = None,
+) -> Estimate:
+    """Find the sparsest and lowest-rank tensors within two balls about a pilot.
+
+    For every mode m, with Z the pilot's unfolding along it, solves
+
+        min_V  α‖V‖₁ + β‖V‖_*   s.t.  ‖V − Z‖_∞ ≤ λ_sparse,  ‖V − Z‖₂ ≤ λ_low
+
+    and averages the folded answers (`coupling="average"`, the paper's
+    equations 8 and 9), or solves for one tensor under the terms of all modes at
+    once (`coupling="joint"`, its equation 6).
+
+    Parameters
+    ----------
+    pilot : array of shape (p1, …, pM)
+    lambda_sparse, lambda_low : float or arrays of shape (G,)
+        Absolute radii of the entrywise and the spectral ball.
+    coupling : {"average", "joint"}
+    weights : {"unit", "radius"} or pair of floats
+        (α, β): (1, 1) as in the paper; proportional to the radii; or given.
+    solver : {"admm", "ppxa"}
+        The default is the fastest; "ppxa" is the paper's algorithm, corrected.
+    tol : float
+        Bound on the relative duality gap.
+    max_iter : int
+    n_jobs : int or pair of ints, optional
+        Threads over the modes; with a pair, the second number counts threads over
+        the proximal steps inside a mode ("ppxa" only): the paper's two layers.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    With a diagonal pilot the answer is soft-thresholding at the smaller radius:
+
+    >>> import numpy as np
+    >>> estimate(np.diag([3.0, 2.0, 0.5]), 1.0, 2.0).coef.round(3)
+    array([[2., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 0.]])
+    """
+    xp = array_namespace(pilot)
+    settings = Settings(coupling, weights, solver, tol, max_iter, n_jobs)
+    single = _is_scalar(lambda_sparse) and _is_scalar(lambda_low)
+    sparse, low = _equal_lengths(lambda_sparse, lambda_low, pilot)
+    low = xp.stack([low] * pilot.ndim, axis=1)
+    found = list(
+        estimate_path(pilot[None, ...], sparse[None, :], low[None, ...], settings)
+    )
+    order = [g for chunk, _ in found for g in chunk]
+    back = as_array([order.index(g) for g in range(len(order))], pilot, dtype=xp.int64)
+
+    def collected(name):
+        values = xp.concat([getattr(part, name)[0, ...] for _, part in found], axis=0)
+        return xp.take(values, back, axis=0)
+
+    fields = [collected(name) for name in ("coef", "gap", "n_iter", "converged")]
+    if single:
+        coef, gap, n_iter, converged = (value[0, ...] for value in fields)
+        return Estimate(coef, float(gap), int(n_iter), bool(converged))
+    return Estimate(*fields)
+
+
+def estimate_path(
+    pilots: Array, sparse_radius: Array, low_radius: Array, settings: Settings
+) -> Iterator[tuple[list[int], Estimate]]:
+    """Estimate a whole grid for several pilots, chunk by chunk of candidates.
+
+    Parameters
+    ----------
+    pilots : array of shape (Q, p1, …, pM)
+    sparse_radius : array of shape (Q, G)
+    low_radius : array of shape (Q, G, M)
+    settings : Settings
+
+    Yields
+    ------
+    places : list of int
+        The candidates of this chunk; all chunks together hold each one once.
+    found : Estimate
+        `coef` of shape (Q, len(places), p1, …, pM), the rest (Q, len(places)).
+        Answers do not depend on the size of chunks or the number of jobs.
+    """
+    chunks = _chunks(pilots, sparse_radius, low_radius)
+    mode_jobs, term_jobs = _job_counts(settings.n_jobs)
+    blocks = _COUPLINGS[settings.coupling](pilots)
+    with _threads(mode_jobs) as run, _threads(term_jobs) as run_terms:
+        streams = [
+            stream
+            for modes, pilot_block in blocks
+            for stream in _streams(
+                pilot_block,
+                modes,
+                sparse_radius,
+                low_radius,
+                chunks=chunks,
+                settings=settings,
+                run_terms=run_terms,
+            )
+        ]
+        for chunk in chunks:
+            results = list(run(next, streams))
+            yield chunk, _average(results, blocks, pilots, len(chunk))
+
+
+def absolute_radii(
+    pilots: Array, lambda_sparse: Array, lambda_low: Array, radius: str
+) -> tuple[Array, Array]:
+    """Return radii of shape (Q, G) and (Q, G, M) for a grid given to all pilots.
+
+    Parameters
+    ----------
+    pilots : array of shape (Q, p1, …, pM)
+    lambda_sparse, lambda_low : arrays of shape (G,)
+    radius : {"relative", "absolute"}
+        "relative": fractions of each pilot's largest entry and of each of its
+        unfoldings' largest singular value.
+    """
+    xp = array_namespace(pilots)
+    _check_choice("radius", radius, ("relative", "absolute"))
+    n_modes = pilots.ndim - 1
+    sparse = (
+        lambda_sparse[None, :] + 0.0 * pilots[(slice(None), *([0] * n_modes))][:, None]
+    )
+    low = xp.stack([sparse - lambda_sparse + lambda_low] * n_modes, axis=2)
+    if radius == "absolute":
+        return sparse, low
+    largest = xp.max(xp.abs(pilots), axis=tuple(range(1, pilots.ndim)))
+    norms = [spectral_norm(unfold(pilots, mode)) for mode in range(n_modes)]
+    # A whisker more, so that the fraction 1 really reaches the zero tensor.
+    slack = 1.0 + 8.0 * float(xp.finfo(pilots.dtype).eps)
+    largest = largest * slack
+    return sparse * largest[:, None], low * (slack * xp.stack(norms, axis=1))[
+        :, None, :
+    ]
+
+
+def _mode_blocks(pilots: Array) -> list[tuple[tuple[int, ...], Array]]:
+    """Pose one matrix problem for each mode; two modes pose the same one."""
+    n_modes = pilots.ndim - 1
+    return [((mode,), unfold(pilots, mode)) for mode in range(n_modes)]
+
+
+def _joint_block(pilots: Array) -> list[tuple[tuple[int, ...], Array]]:
+    return [(tuple(range(pilots.ndim - 1)), pilots)]
+
+
+_COUPLINGS = {"average": _mode_blocks, "joint": _joint_block}
+_SOLVERS = ("admm", "ppxa")
+
+
+def _streams(
+    pilot_block: Array,
+    modes: tuple[int, ...],
+    sparse_radius: Array,
+    low_radius: Array,
+    *,
+    chunks: list[list[int]],
+    settings: Settings,
+    run_terms: Callable,
+) -> list[Iterator[Result]]:
+    """Return iterators over the chunks' results: one per pilot, or one for all."""
+    xp = array_namespace(pilot_block)
+    low = low_radius[:, :, modes[0] : modes[-1] + 1]
+    alpha, beta = _weights(sparse_radius, low, settings.weights)
+    # A block that is an unfolding is a matrix whose rows are the mode.
+    own_modes = (0,) if len(modes) == 1 else modes
+
+    def posed(q: slice) -> Problem:
+        flat = (xp.reshape(v[q, ...], (-1,)) for v in (sparse_radius, alpha))
+        wide = (xp.reshape(v[q, ...], (-1, len(modes))) for v in (low, beta))
+        (a, alpha_q), (b, beta_q) = flat, wide
+        return Problem(pilot_block[q, ...], a, b, alpha_q, beta_q, own_modes)
+
+    each = [slice(q, q + 1) for q in range(pilot_block.shape[0])]
+    if settings.solver == "ppxa":
+        return [_one_by_one(posed(q), chunks, settings, run_terms) for q in each]
+    tol, max_iter = settings.tol, settings.max_iter
+    if is_numpy(pilot_block):
+        return [chain(posed(q), chunks, tol=tol, max_iter=max_iter) for q in each]
+    return [batch(posed(slice(None)), chunks, tol=tol, max_iter=max_iter)]
+
+
+def _one_by_one(
+    candidates: Problem,
+    chunks: list[list[int]],
+    settings: Settings,
+    run_terms: Callable,
+) -> Iterator[Result]:
+    """Solve every candidate by itself, without the grid's structure."""
+    xp = array_namespace(candidates.pilot)
+    for chunk in chunks:
+        found = []
+        for g in chunk:
+            problem = candidates.candidate(g).with_effective_box()
+            if float(problem.sparse_radius[0]) == 0.0:  # no room: the pilot itself
+                gap = xp.astype(0.0 * problem.sparse_radius, xp.float64)
+                n_iter = xp.astype(gap, xp.int64)
+                found.append(Result(problem.pilot, n_iter, gap, gap == 0.0))
+            else:
+                result = solve_by_ppxa(
+                    problem, tol=settings.tol, max_iter=settings.max_iter, run=run_terms
+                )
+                found.append(result)
+        fields = ("x", "n_iter", "residual", "converged")
+        yield Result(
+            *(xp.concat([getattr(r, f) for r in found], axis=0) for f in fields)
+        )
+
+
+def _weights(
+    sparse_radius: Array, low_radius: Array, weights: str | tuple[float, float]
+) -> tuple[Array, Array]:
+    """Return α of shape (Q, G) and β of shape (Q, G, K); β is shared by K modes."""
+    xp = array_namespace(sparse_radius)
+    n_modes = low_radius.shape[2]
+    if weights == "radius":
+        total = sparse_radius + xp.mean(low_radius, axis=2)
+        total = xp.where(total > 0, total, 1.0)
+        alpha = xp.where(sparse_radius > 0, 2.0 * sparse_radius / total, 1.0)
+        beta = xp.where(low_radius > 0, 2.0 * low_radius / total[:, :, None], 1.0)
+        return alpha, beta / n_modes
+    sparse_weight, low_weight = (1.0, 1.0) if isinstance(weights, str) else weights
+    ones = xp.ones_like(low_radius)
+    alpha = float(sparse_weight) * xp.ones_like(sparse_radius)
+    return alpha, float(low_weight) / n_modes * ones
+
+
+def _average(results: list[Result], blocks, pilots: Array, n_places: int) -> Estimate:
+    """Fold the answers of all blocks and average them; certificates: the worst."""
+    xp = array_namespace(pilots)
+    shape, n_pilots = tuple(pilots.shape[1:]), pilots.shape[0]
+    per_block = len(results) // len(blocks)
+    coef, gap, n_iter, converged = 0.0, None, None, None
+    for i, (modes, _) in enumerate(blocks):
+        parts = results[i * per_block : (i + 1) * per_block]
+        x = xp.concat([part.x for part in parts], axis=0)
+        if len(modes) == 1:
+            x = fold(x, modes[0], shape)
+        coef = coef + x / len(blocks)
+        residual, steps, reached = (
+            xp.concat([getattr(part, name) for part in parts], axis=0)
+            for name in ("residual", "n_iter", "converged")
+        )
+        gap = residual if gap is None else xp.maximum(gap, residual)
+        n_iter = steps if n_iter is None else xp.maximum(n_iter, steps)
+        converged = reached if converged is None else converged & reached
+    coef = xp.reshape(coef, (n_pilots, n_places, *shape))
+    return Estimate(
+        coef, *(xp.reshape(v, (n_pilots, n_places)) for v in (gap, n_iter, converged))
+    )
+
+
+def _chunks(pilots: Array, sparse_radius: Array, low_radius: Array) -> list[list[int]]:
+    """Order a grid for warm starts and cut it to bounded memory."""
+    sparse = to_python(sparse_radius[0, :])
+    low = to_python(low_radius[0, :, 0])
+    order = sorted(range(len(sparse)), key=lambda g: (low[g], -sparse[g]))
+    length = max(1, CHUNK_ENTRIES // prod(pilots.shape[1:]))
+    return [order[i : i + length] for i in range(0, len(order), length)]
+
+
+def _threads(n_jobs: int):
+    """Return a context that gives a `map`, over threads if there are several."""
+    if n_jobs <= 1:
+        return nullcontext(map)
+    return _ThreadMap(n_jobs)
+
+
+class _ThreadMap:
+    def __init__(self, n_jobs: int):
+        self.pool = ThreadPoolExecutor(n_jobs)
+
+    def __enter__(self):
+        return self.pool.map
+
+    def __exit__(self, *_):
+        self.pool.shutdown()
+
+
+def _job_counts(n_jobs: int | Sequence[int] | None) -> tuple[int, int]:
+    if n_jobs is None or isinstance(n_jobs, int):
+        return effective_n_jobs(n_jobs), 1
+    modes, terms = n_jobs
+    return effective_n_jobs(modes), effective_n_jobs(terms)
+
+
+def _equal_lengths(sparse, low, pilot: Array) -> tuple[Array, Array]:
+    xp = array_namespace(pilot)
+    columns = []
+    for name, values in (("lambda_sparse", sparse), ("lambda_low", low)):
+        column = xp.reshape(as_array(values, pilot), (-1,))
+        if not bool(xp.all(xp.isfinite(column) & (column >= 0.0))):
+            _refuse(name, values, "finite radii of at least 0")
+        columns.append(column)
+    length = max(column.shape[0] for column in columns)
+    if any(column.shape[0] not in (1, length) for column in columns):
+        _refuse(
+            "lambda_sparse and lambda_low",
+            tuple(column.shape[0] for column in columns),
+            "equal numbers of radii, or one of them a single number",
+        )
+    zeros = as_array([0.0] * length, pilot)
+    return columns[0] + zeros, columns[1] + zeros
+
+
+def _is_scalar(value) -> bool:
+    return not isinstance(value, list | tuple) and getattr(value, "ndim", 0) == 0
+
+
+def _check_choice(name: str, value, choices) -> None:
+    if value not in tuple(choices):
+        _refuse(name, value, "one of " + ", ".join(map(repr, choices)))
+
+
+def _check_pair(weights) -> None:
+    try:
+        alpha, beta = (float(w) for w in weights)
+    except (TypeError, ValueError):
+        alpha = beta = -1.0
+    if not (
+        0 <= alpha < float("inf") and 0 <= beta < float("inf") and alpha + beta > 0
+    ):
+        expected = "'unit', 'radius' or two finite numbers of at least 0, not both 0"
+        _refuse("weights", weights, expected)
+
+
+def _refuse(name: str, value, expected: str) -> None:
+    msg = f"{name}={value!r} was given; expected {expected}."
+    raise ValueError(msg)
