@@ -139,7 +139,7 @@ def centre(samples: Samples, fit_intercept: bool) -> Centred:
     return Centred(root[:, None] * (flat - X_mean), root * (y - y_mean), X_mean, y_mean)
 
 
-def check_nonnegative(value: float, name: str) -> float:
+def check_nonnegative(value: Any, name: str) -> float:
     """Return a finite, non-negative hyper-parameter, or say what is wrong with it."""
     try:
         number = float(value)

@@ -1,0 +1,108 @@
+"""Class labels as least-squares responses, and scores as probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils.multiclass import check_classification_targets
+
+from sltr._array import is_array_api, to_numpy
+
+__all__ = [
+    "calibration_folds",
+    "fit_sigmoids",
+    "label_indicators",
+    "probabilities",
+    "winning_labels",
+]
+
+
+def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes and 0/1 responses: (n, 1) for two classes, else (n, K).
+
+    Examples
+    --------
+    >>> classes, indicators = label_indicators(["b", "a", "b"])
+    >>> classes.tolist(), indicators[:, 0].tolist()
+    (['a', 'b'], [1.0, 0.0, 1.0])
+    """
+    labels = to_numpy(y) if is_array_api(y) else np.asarray(y)
+    check_classification_targets(labels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        msg = (
+            f"y holds labels of one class only ({classes.tolist()}); expected at "
+            "least two classes. Add samples of another class."
+        )
+        raise ValueError(msg)
+    one_hot = (codes.reshape(-1)[:, None] == np.arange(len(classes))).astype(float)
+    return classes, one_hot[:, 1:] if len(classes) == 2 else one_hot
+
+
+def winning_labels(classes: np.ndarray, decision: np.ndarray) -> np.ndarray:
+    """Return labels from decision values: (n,) about zero, or (n, K)."""
+    codes = decision > 0 if decision.ndim == 1 else decision.argmax(axis=1)
+    return classes[codes.astype(int)]
+
+
+def calibration_folds(indicators: np.ndarray, n_splits: int = 5) -> list[np.ndarray]:
+    """Return held-out rows of stratified folds; none if a class is too small."""
+    codes = indicators[:, 0] if indicators.shape[1] == 1 else indicators.argmax(axis=1)
+    smallest = int(np.unique(codes, return_counts=True)[1].min())
+    n_splits = min(n_splits, smallest)
+    if n_splits < 2:
+        return []
+    folds = StratifiedKFold(n_splits)
+    return [test for _, test in folds.split(codes, codes)]
+
+
+def fit_sigmoids(
+    scores: np.ndarray, indicators: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Fit Platt's sigmoids to out-of-fold scores; rows (slope, offset), shape (K, 2).
+
+    Each class is fitted with targets pulled slightly towards one half, as Platt
+    proposed, so that separable scores keep a finite slope.
+    """
+    fitted = []
+    for k in range(indicators.shape[1]):
+        target = indicators[:, k] > 0.5
+        n_positive, n_negative = weight[target].sum(), weight[~target].sum()
+        high = (n_positive + 1.0) / (n_positive + 2.0)
+        low = 1.0 / (n_negative + 2.0)
+        share = np.where(target, high, low)
+        # A fractional target is two samples, one of each label.
+        column = np.concatenate([scores[:, k], scores[:, k]])[:, None]
+        spread = scores[:, k].std() or 1.0
+        model = LogisticRegression(C=1e6).fit(
+            column / spread,
+            np.repeat([1, 0], len(target)),
+            sample_weight=np.concatenate([weight * share, weight * (1.0 - share)]),
+        )
+        # A score may not speak against its own class, whatever a few samples say.
+        slope = max(float(model.coef_[0, 0]), 1e-3) / spread
+        fitted.append((slope, float(model.intercept_[0])))
+    return np.array(fitted)
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Return class probabilities, shape (n, K), from log-odds (n,) or (n, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> probabilities(np.array([0.0, 800.0]))
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+    each = expit(logits)
+    if each.ndim == 1:
+        return np.column_stack([1.0 - each, each])
+    total = each.sum(axis=1, keepdims=True)
+    return np.where(
+        total > 0, each / np.where(total > 0, total, 1.0), 1 / each.shape[1]
+    )

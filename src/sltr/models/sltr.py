@@ -1,0 +1,301 @@
+"""SLTR for responses and for labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sltr._array import Array, array_namespace, as_array, to_numpy
+from sltr.design import inner
+from sltr.models.fitting import (
+    SubsetFit,
+    all_of,
+    choose_epsilon,
+    fit_subsets,
+    left_out,
+    solver_settings,
+    warn_unless_converged,
+)
+from sltr.models.labels import (
+    calibration_folds,
+    fit_sigmoids,
+    label_indicators,
+    probabilities,
+    winning_labels,
+)
+from sltr.models.linear import linear_scores, predict_linear
+from sltr.ridge import ridge_system
+from sltr.tensor import flatten, numerical_ranks
+from sltr.validation import Samples, check_samples
+
+__all__ = ["SLTRClassifier", "SLTRRegressor"]
+
+
+class SLTRRegressor(RegressorMixin, BaseEstimator):
+    """Sparse and low-rank tensor regression about a ridge pilot.
+
+    The pilot W̃ = (AᵀA + εI)⁻¹Aᵀy is computed once, A the centred samples as
+    rows. Then, for every mode m and Z the pilot's unfolding along it,
+
+        min_V  α‖V‖₁ + β‖V‖_*   s.t.  ‖V − Z‖_∞ ≤ λ_sparse,  ‖V − Z‖₂ ≤ λ_low
+
+    is solved to a duality gap, and the answers are averaged over the modes.
+
+    Parameters
+    ----------
+    epsilon : float or "loo"
+        Penalty of the pilot; "loo" takes the one of least leave-one-out error.
+    lambda_sparse, lambda_low : float
+        Radii of the entrywise and the spectral ball. 0 leaves the pilot as it is.
+    radius : {"relative", "absolute"}
+        "relative": radii are fractions of the pilot's largest entry and of each
+        unfolding's largest singular value; with 1 everything may go to zero.
+    coupling : {"average", "joint"}
+        Average the modes' answers, as in the paper, or solve for one tensor under
+        the terms of all modes.
+    weights : {"unit", "radius"} or pair of floats
+        (α, β): (1, 1) as in the paper, proportional to the radii, or given.
+    solver : {"admm", "ppxa"}
+        "ppxa" is the paper's parallel proximal algorithm, corrected.
+    fit_intercept : bool
+    feature_shape : tuple of int, optional
+        Shape to fold flat rows into, for use behind tools that flatten.
+    tol : float
+        Bound on the relative duality gap.
+    max_iter : int
+        Budget of iterations for each problem.
+    n_jobs : int, optional
+        Threads over modes.
+
+    Attributes
+    ----------
+    coef_ : array of shape (p1, …, pM)
+    intercept_ : float
+    pilot_ : array of shape (p1, …, pM)
+    epsilon_ : float
+        The penalty used.
+    dual_gap_ : float
+        Largest relative duality gap over the modes' problems.
+    n_iter_ : int
+        Largest number of iterations over the modes' problems; 0 for a closed form.
+    ranks_ : tuple of int
+        Numerical rank of each unfolding of `coef_`.
+    shape_in_ : tuple of int
+    n_features_in_ : int
+
+    References
+    ----------
+    Zhang, Cai, Wang, Wang. Sparse and low-rank high-order tensor regression via
+    parallel proximal method. Equations 6–9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> coef = np.zeros((6, 5, 4)); coef[:3, :2, :2] = 1.0
+    >>> X = rng.normal(size=(150, 6, 5, 4))
+    >>> y = np.einsum("nijk,ijk->n", X, coef) + 0.1 * rng.normal(size=150)
+    >>> model = SLTRRegressor(lambda_sparse=0.2, lambda_low=0.2).fit(X, y)
+    >>> model.coef_.shape, bool(model.score(X, y) > 0.9)
+    ((6, 5, 4), True)
+    """
+
+    def __init__(
+        self,
+        epsilon: float | str = "loo",
+        lambda_sparse: float = 0.1,
+        lambda_low: float = 0.1,
+        *,
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        n_jobs: int | tuple[int, int] | None = None,
+    ):
+        self.epsilon = epsilon
+        self.lambda_sparse = lambda_sparse
+        self.lambda_low = lambda_low
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
+        """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight)
+        fit = _fit(self, samples, samples.y[:, None], [])
+        self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
+        self.intercept_ = float(fit.intercept[0, 0])
+        self.dual_gap_, self.n_iter_ = float(fit.gap[0, 0]), int(fit.n_iter[0, 0])
+        self.ranks_ = numerical_ranks(self.coef_)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,) for samples of the fitted shape."""
+        return predict_linear(self, X)
+
+
+class SLTRClassifier(ClassifierMixin, BaseEstimator):
+    """Sparse and low-rank tensor classification by least squares on labels.
+
+    Each class's 0/1 indicator (one indicator for two classes) is regressed on
+    the samples by the method of `SLTRRegressor`; all classes share one Gram
+    matrix. Sigmoids fitted to out-of-fold scores turn scores into log-odds,
+    labels and probabilities.
+
+    Parameters
+    ----------
+    epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, \
+fit_intercept, feature_shape, tol, max_iter, n_jobs
+        As for `SLTRRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    coef_, pilot_ : arrays of shape (p1, …, pM), or (n_classes, p1, …, pM)
+        One tensor for two classes, else one for each class.
+    intercept_ : float or array of shape (n_classes,)
+    sigmoids_ : array of shape (1 or n_classes, 2)
+        Slope and offset of each score's logit.
+    epsilon_, dual_gap_, n_iter_, shape_in_, n_features_in_
+        As for `SLTRRegressor`.
+    ranks_ : tuple of int, or list of tuples
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 5, 4))
+    >>> y = np.where(X[:, :2, :2].sum(axis=(1, 2)) > 0, "up", "down")
+    >>> model = SLTRClassifier().fit(X, y)
+    >>> model.classes_.tolist(), model.predict_proba(X).shape
+    (['down', 'up'], (80, 2))
+    """
+
+    def __init__(
+        self,
+        epsilon: float | str = "loo",
+        lambda_sparse: float = 0.1,
+        lambda_low: float = 0.1,
+        *,
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        n_jobs: int | tuple[int, int] | None = None,
+    ):
+        self.epsilon = epsilon
+        self.lambda_sparse = lambda_sparse
+        self.lambda_low = lambda_low
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
+        """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight, labels=True)
+        self.classes_, indicators = label_indicators(samples.y)
+        folds = calibration_folds(indicators)
+        fit = _fit(self, samples, as_array(indicators, samples.X), folds)
+        set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
+        self.pilot_ = (
+            fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
+        )
+        self.dual_gap_ = float(to_numpy(fit.gap[0, :]).max())
+        self.n_iter_ = int(to_numpy(fit.n_iter[0, :]).max())
+        scores = _out_of_fold(fit, samples, folds)
+        self.sigmoids_ = fit_sigmoids(scores, indicators, to_numpy(samples.weight))
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
+        scores = linear_scores(self, X)
+        sigmoids = as_array(self.sigmoids_, scores)
+        if scores.ndim == 1:
+            return scores * sigmoids[0, 0] + sigmoids[0, 1]
+        return scores * sigmoids[:, 0] + sigmoids[:, 1]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the labels of the largest scores, shape (n,)."""
+        check_is_fitted(self, "coef_")
+        return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return calibrated probabilities, shape (n, n_classes)."""
+        return probabilities(to_numpy(self.decision_function(X)))
+
+
+def set_class_fit(model: Any, coef: Array, intercept: Array) -> None:
+    """Set `coef_`, `intercept_` and `ranks_` from K coefficients, squeezing K = 1."""
+    if coef.shape[0] == 1:
+        model.coef_, model.intercept_ = coef[0, ...], float(intercept[0])
+        model.ranks_ = numerical_ranks(model.coef_)
+    else:
+        model.coef_, model.intercept_ = coef, intercept
+        model.ranks_ = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
+
+
+def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
+    """Fit on all samples and, from the same Gram matrix, without each fold."""
+    xp = array_namespace(samples.X)
+    settings = solver_settings(model)
+    system = ridge_system(
+        samples.flat, Y, samples.weight, fit_intercept=model.fit_intercept
+    )
+    subsets = all_of(samples)
+    if folds:
+        subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)
+    model.epsilon_ = choose_epsilon(system, model.epsilon, samples.X)
+    fit = fit_subsets(
+        system,
+        samples,
+        Y,
+        subsets,
+        epsilon=model.epsilon_,
+        lambda_sparse=model.lambda_sparse,
+        lambda_low=model.lambda_low,
+        radius=model.radius,
+        fit_intercept=model.fit_intercept,
+        settings=settings,
+    )
+    converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
+    warn_unless_converged(converged.all(), gap.max(), settings.tol)
+    return fit
+
+
+def _out_of_fold(fit: SubsetFit, samples: Samples, folds: list) -> np.ndarray:
+    """Return each sample's scores by the fit that did not see it, (n, K).
+
+    Without folds (a class of one member) the scores are the training ones.
+    """
+    xp = array_namespace(samples.X)
+    everyone = [np.arange(samples.weight.shape[0])]
+    scores = np.empty((samples.weight.shape[0], fit.coef.shape[1]))
+    for s, rows in enumerate(folds or everyone, start=1 if folds else 0):
+        places = as_array(rows, samples.X, dtype=xp.int64)
+        X = xp.take(samples.flat, places, axis=0)
+        found = inner(X, flatten(fit.coef[s, ...])) + fit.intercept[s, ...]
+        scores[rows] = to_numpy(found)
+    return scores
