@@ -97,17 +97,12 @@ def fit_subsets(
 ) -> SubsetFit:
     """Fit one setting on several subsets, whose pilots share one preparation."""
     xp = array_namespace(samples.X)
-    radii = (
-        as_array([check_nonnegative(value, name)], samples.X)
-        for value, name in (
-            (lambda_sparse, "lambda_sparse"),
-            (lambda_low, "lambda_low"),
-        )
-    )
+    sparse = as_array([check_nonnegative(lambda_sparse, "lambda_sparse")], samples.X)
+    low = as_array([check_nonnegative(lambda_low, "lambda_low")], samples.X)
     pilots = system.coefs(subsets, as_array([epsilon], samples.X))[:, 0, ...]
     flat = xp.reshape(pilots, (-1, *samples.shape))
-    radii = absolute_radii(flat, sparse, low, radius)
-    [(_, found)] = estimate_path(flat, *radii, settings)
+    sparse_radius, low_radius = absolute_radii(flat, sparse, low, radius)
+    [(_, found)] = estimate_path(flat, sparse_radius, low_radius, settings)
     shape = (subsets.shape[0], Y.shape[1])
     coef = xp.reshape(found.coef, (*shape, *samples.shape))
     return SubsetFit(
