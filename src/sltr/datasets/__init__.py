@@ -2,6 +2,8 @@
 
 from sltr.datasets.files import load_data, load_npy, load_npz, load_zarr
 from sltr.datasets.nifti import coef_img, load_nifti
+from sltr.datasets.packaged import load_packaged
+from sltr.datasets.real import load_real
 from sltr.datasets.synthetic import (
     make_tensor_classification,
     make_tensor_regression,
@@ -17,6 +19,8 @@ __all__ = [
     "load_nifti",
     "load_npy",
     "load_npz",
+    "load_packaged",
+    "load_real",
     "load_video",
     "load_video_folder",
     "load_zarr",

@@ -120,7 +120,7 @@ def _unreadable(file: Path, error: Exception) -> str:
 
 def _with_response(data: Bunch, file: Path, target: str | None) -> Bunch:
     require_names(["X", *([target] if target is not None else [])], data, file)
-    data.y = data[target] if target is not None else None
+    data.y = data.get("y") if target is None else data[target]
     return data
 
 
