@@ -1,5 +1,6 @@
 import functools
 import json
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.utils import Bunch
 
 from sltr.datasets import load_packaged
 from sltr.experiments import Condition, Experiment, markdown_table, read_rows, run
@@ -126,12 +129,19 @@ def test_other_candidates_are_other_work(tmp_path, log):
 
 def test_result_does_not_depend_on_workers(tmp_path, log):
     one = run(SPEC, cheap(log), tmp_path / "one")
-    two = run(SPEC, cheap(log), tmp_path / "two", n_jobs=2)
+    with parallel_config("threading"):
+        two = run(SPEC, cheap(log), tmp_path / "two", n_jobs=2)
     assert stable(one) == stable(two)
 
 
-@pytest.mark.parametrize("cut_line", [False, True])
-def test_killed_run_resumes_and_repeats_nothing(tmp_path, log, cut_line):
+def test_specs_travel_to_other_processes():
+    assert pickle.loads(pickle.dumps(SPEC)) == SPEC
+    assert [job.key() for job in pickle.loads(pickle.dumps(SPEC)).jobs()] == [
+        job.key() for job in SPEC.jobs()
+    ]
+
+
+def test_killed_run_resumes_and_repeats_nothing(tmp_path, log):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import test_run as t\n"
@@ -145,15 +155,14 @@ def test_killed_run_resumes_and_repeats_nothing(tmp_path, log, cut_line):
     done = read_rows(out / "cheap.jsonl")
     assert 0 < len(done) < 12
     assert len(fits(log)) == 4
-    if cut_line:
-        with (out / "cheap.jsonl").open("a") as file:
-            file.write('{"key": "half a li')
+    # Killed once more, while it wrote a line:
+    with (out / "cheap.jsonl").open("a") as file:
+        file.write('{"key": "half a li')
     resumed = run(SPEC, cheap(log), out)
     # Six fits of ridge in all; the one that was killed is the only one made twice.
     assert len(fits(log)) == 7
-    assert len(set(fits(log))) == 3  # a faulty trial has the responses of its twin
-    assert stable(resumed) == stable(run(SPEC, cheap(log), tmp_path / "whole"))
     assert all(row in resumed for row in done)
+    assert stable(resumed) == stable(run(SPEC, cheap(log), tmp_path / "whole"))
 
 
 def test_failing_method_leaves_a_row_and_the_rest_goes_on(tmp_path, log):
@@ -200,6 +209,28 @@ def test_real_data_are_taken_fold_by_fold(tmp_path):
             pytest.approx(1 - share),
         )
     assert "the set has 5 folds" in rows[5]["error"]
+
+
+def test_clips_are_split_by_film_unless_told_otherwise(monkeypatch):
+    films = np.repeat([f"f{k}" for k in range(20)], 4)
+    clips = Bunch(X=np.arange(80.0)[:, None], target=np.arange(80) // 40, groups=films)
+    asked = []
+    monkeypatch.setattr(
+        "sltr.experiments.trials.load_video_folder",
+        lambda folder, **options: asked.append((folder, options)) or clips,
+    )
+    options = {"folder": "ucf", "classes": ("a", "b")}
+    trial = draw_trial("video", options, 0, 0)
+    assert asked == [("ucf", {"classes": ("a", "b")})]
+    assert len(trial.y_test) == 16
+    assert np.bincount(trial.y_test).tolist() == [8, 8]
+    test_films = set(films[trial.X_test[:, 0].astype(int)])
+    assert not test_films & set(trial.groups)
+    again, other = (draw_trial("video", options, r, 0) for r in (0, 1))
+    np.testing.assert_array_equal(again.X, trial.X)
+    assert not np.array_equal(other.X, trial.X)
+    mixed = draw_trial("video", options | {"by_film": False}, 0, 0)
+    assert set(films[mixed.X_test[:, 0].astype(int)]) & set(mixed.groups)
 
 
 def test_table_has_means_and_standard_errors(tmp_path, log):

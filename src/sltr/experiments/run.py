@@ -64,9 +64,22 @@ def run(
     Returns
     -------
     list of dict
-        In the order of the experiment. Rows with `key`, what was run (`experiment`, `condition`, `source`, `options`,
-        `repetition`, `method`, `candidates`, `seed`, `scored_on`), `metrics`,
-        `error`, `fit_seconds`, `n_candidates`, `versions` and `finished`.
+        Rows in the order of the experiment, with `key`, what was run (`experiment`,
+        `condition`, `source`, `options`, `repetition`, `method`, `candidates`, `seed`,
+        `scored_on`), `metrics`, `error`, `fit_seconds`, `n_candidates`, `versions`
+        and `finished`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from sltr.experiments import Condition, Experiment
+    >>> data = Condition("4×3", "simulated", {"shape": (4, 3), "n": 20, "n_test": 9})
+    >>> spec = Experiment("demo", (data,), ("null",), ("relative_mse",), repetitions=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = run(spec, {"null": DummyRegressor}, folder)
+    >>> [row["metrics"] for row in rows]
+    [{'relative_mse': 1.0}, {'relative_mse': 1.0}]
     """
     jobs = experiment.jobs()
     _check_names(experiment, methods)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import Bunch
 
 from sltr.datasets import (
@@ -82,7 +82,7 @@ def _fold(data: Bunch, repetition: int) -> Trial:
 
 
 def _video(options: Options, repetition: int, seed: int) -> Trial:
-    """Split the clips of two or more classes at random, 80 % for training.
+    """Hold out a fifth of the clips, at random; classes keep their shares.
 
     `by_film` (default) keeps clips of one film on one side; without it clips are
     drawn as in the paper, and parts of a film are in both.
@@ -91,9 +91,10 @@ def _video(options: Options, repetition: int, seed: int) -> Trial:
     folder, by_film = given.pop("folder"), given.pop("by_film", True)
     data = load_video_folder(folder, **given)
     state = int(np.random.default_rng([seed, repetition]).integers(2**31))
-    kind = GroupShuffleSplit if by_film else StratifiedShuffleSplit
-    splitter = kind(n_splits=1, test_size=0.2, random_state=state)
-    train, test = next(splitter.split(data.X, data.target, data.groups))
+    kind = StratifiedGroupKFold if by_film else StratifiedKFold
+    splitter = kind(n_splits=5, shuffle=True, random_state=state)
+    films = data.groups if by_film else None
+    train, test = next(splitter.split(data.X, data.target, films))
     return _split(data.X, data.target, data.groups, train, test)
 
 
