@@ -1,0 +1,151 @@
+"""Samples and responses from files of arrays."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
+
+__all__ = ["load_data", "load_npy", "load_npz", "load_zarr"]
+_READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def load_data(path: AnyPath, y: Any = None, *, target: str = "y") -> Bunch:
+    """Read samples and responses; the suffix of the file says how.
+
+    Parameters
+    ----------
+    path : path
+        ``.npz`` (arrays named X and `target`), ``.npy`` (samples alone),
+        ``.zarr`` (a group like an ``.npz``, or one array), ``.nii`` or
+        ``.nii.gz`` (samples along the last axis).
+    y : array, path or None
+        The responses, if they are not in the same file: values, a ``.npy`` file
+        or a ``.csv`` table.
+    target : str
+        The name of the responses, in the file or table.
+
+    Returns
+    -------
+    Bunch
+        `X` (n, p1, …, pM), `y` (n,) or None where there are none, and what else
+        the file holds.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "data.npz"
+    ...     np.savez(file, X=np.zeros((5, 4, 3)), y=np.arange(5.0))
+    ...     data = load_data(file)
+    >>> data.X.shape, data.y.shape
+    ((5, 4, 3), (5,))
+    """
+    file = existing_file(path)
+    suffix = "".join(file.suffixes[-2:]) if file.suffix == ".gz" else file.suffix
+    if suffix not in _READERS:
+        msg = f"{file} was given; expected a file that ends in {sorted(_READERS)}."
+        raise ValueError(msg)
+    data = _READERS[suffix](file, None if y is not None else target)
+    if y is not None:
+        data.y = _responses(y, target)
+    if data.y is not None and np.shape(data.y)[:1] != data.X.shape[:1]:
+        msg = (
+            f"X has {data.X.shape[0]} samples and y shape {np.shape(data.y)}; expected "
+            f"one response for each sample. Check {file} and y."
+        )
+        raise ValueError(msg)
+    return data
+
+
+def load_npz(path: AnyPath, *, target: str | None = "y") -> Bunch:
+    """Read all arrays of an ``.npz`` file; X must be there, and `target` if named.
+
+    Pickled objects are refused.
+    """
+    file = existing_file(path)
+    # NumPy leaves a file open that it cannot read; ours is closed.
+    with file.open("rb") as handle:
+        try:
+            arrays = np.load(handle, allow_pickle=False)
+            data = Bunch(**{name: arrays[name] for name in arrays.files})
+        except (*_READ_ERRORS, AttributeError) as error:  # no `files`: one array
+            raise ValueError(_unreadable(file, error)) from error
+    return _with_response(data, file, target)
+
+
+def load_npy(path: AnyPath, y: AnyPath | None = None) -> Bunch:
+    """Read samples, and responses, from ``.npy`` files; pickles are refused."""
+    responses = None if y is None else _read_npy(existing_file(y))
+    return Bunch(X=_read_npy(existing_file(path)), y=responses)
+
+
+def load_zarr(path: AnyPath, *, target: str | None = "y") -> Bunch:
+    """Read a Zarr group with arrays X and `target`, or a single array, to memory."""
+    try:
+        import zarr
+    except ImportError as error:
+        msg = "Zarr files need zarr. Install it with: pip install 'sltr[dask]'"
+        raise ImportError(msg) from error
+    file = existing_file(path)
+    store = zarr.open(str(file), mode="r")
+    if isinstance(store, zarr.Array):
+        return Bunch(X=np.asarray(store[:]), y=None)
+    data = Bunch(**{name: np.asarray(array[:]) for name, array in store.arrays()})
+    return _with_response(data, file, target)
+
+
+def _read_npy(file: Path) -> np.ndarray:
+    with file.open("rb") as handle:
+        try:
+            return np.lib.format.read_array(handle, allow_pickle=False)
+        except _READ_ERRORS as error:
+            raise ValueError(_unreadable(file, error)) from error
+
+
+def _unreadable(file: Path, error: Exception) -> str:
+    return (
+        f"{file} cannot be read: {error}. Expected plain arrays; save them again with "
+        "numpy.savez or numpy.save, without Python objects."
+    )
+
+
+def _with_response(data: Bunch, file: Path, target: str | None) -> Bunch:
+    require_names(["X", *([target] if target is not None else [])], data, file)
+    data.y = data.get("y") if target is None else data[target]
+    return data
+
+
+def _responses(y: Any, target: str) -> np.ndarray:
+    if not isinstance(y, str | PathLike):
+        return np.asarray(y)
+    file = existing_file(y)
+    if file.suffix == ".csv":
+        return load_csv(file, target=target).y
+    if file.suffix == ".npy":
+        return _read_npy(file)
+    msg = f"y={str(y)!r} was given; expected values, a .npy file or a .csv table."
+    raise ValueError(msg)
+
+
+def _nifti(path: Path, target: str | None) -> Bunch:
+    from sltr.datasets.nifti import load_nifti
+
+    return Bunch(**load_nifti(path), y=None)
+
+
+_READERS: dict[str, Callable[[Path, str | None], Bunch]] = {
+    ".npz": lambda path, target: load_npz(path, target=target),
+    ".npy": lambda path, target: load_npy(path),
+    ".zarr": lambda path, target: load_zarr(path, target=target),
+    ".nii": _nifti,
+    ".nii.gz": _nifti,
+}

@@ -1,0 +1,216 @@
+"""Brain images in and coefficient images out, three-dimensional throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+__all__ = ["coef_img", "load_nifti"]
+
+Box = tuple[slice, slice, slice]
+
+
+def load_nifti(
+    images: Any,
+    *,
+    mask: Any = None,
+    crop: bool = True,
+    dtype: Any = np.float32,
+) -> Bunch:
+    """Read NIfTI images as three-dimensional samples, cropped to a mask's box.
+
+    Parameters
+    ----------
+    images : path, nibabel image, or a sequence of them
+        A four-dimensional image holds one sample for each step of its last axis.
+        All must have the same space: shape and affine.
+    mask : path, nibabel image or bool array of shape (x, y, z), optional
+        Voxels to keep (not zero); the others become zero. Default: all.
+    crop : bool
+        Cut samples to the smallest box that holds the mask. Only that part of the
+        files is read.
+    dtype : dtype
+        Of the samples.
+
+    Returns
+    -------
+    Bunch
+        `X` (n, x, y, z); `mask` (x, y, z) in the same box; `box`, the three slices
+        of the original space it was cut from; `affine` (4, 4) and `shape` of the
+        original space; `filenames` (n,), the source of each sample.
+
+    See Also
+    --------
+    coef_img : The way back.
+
+    Examples
+    --------
+    >>> import nibabel, numpy as np
+    >>> scans = nibabel.Nifti1Image(np.ones((6, 5, 4, 10), np.float32), np.eye(4))
+    >>> inside = np.zeros((6, 5, 4), bool)
+    >>> inside[1:4, 2:5, 1:3] = True
+    >>> data = load_nifti(scans, mask=inside)
+    >>> data.X.shape
+    (10, 3, 3, 2)
+    """
+    nibabel = _import_nibabel()
+    sources = _as_list(images, nibabel)
+    scans = [(_name(source, k), _open(source, nibabel)) for k, source in sources]
+    shape, affine = scans[0][1].shape[:3], scans[0][1].affine
+    for name, scan in scans:
+        _check_space(name, scan.shape[:3], scan.affine, shape, affine)
+        if len(scan.shape) not in (3, 4):
+            msg = (
+                f"{name} has shape {scan.shape}; expected (x, y, z) or (x, y, z, n). "
+                "Reshape or split the image."
+            )
+            raise ValueError(msg)
+    inside = _read_mask(mask, shape, affine, nibabel)
+    box = _bounding_box(inside if crop else np.ones_like(inside))
+    samples = [_samples(scan, box, dtype) for _, scan in scans]
+    X = np.concatenate(samples)
+    X[:, ~inside[box]] = 0
+    names = [name for (name, _), part in zip(scans, samples, strict=True) for _ in part]
+    return Bunch(
+        X=X,
+        mask=inside[box],
+        box=box,
+        affine=affine,
+        shape=tuple(shape),
+        filenames=np.array(names),
+    )
+
+
+def coef_img(coef: Any, data: Bunch) -> Any:
+    """Return a coefficient as a nibabel image in the space the samples came from.
+
+    Parameters
+    ----------
+    coef : array of shape (x, y, z)
+        A coefficient for samples as `load_nifti` returned them.
+    data : Bunch
+        What `load_nifti` returned.
+
+    Returns
+    -------
+    nibabel.Nifti1Image
+        float32, zero outside the mask.
+
+    Examples
+    --------
+    >>> import nibabel, numpy as np
+    >>> scans = nibabel.Nifti1Image(np.ones((6, 5, 4, 10), np.float32), np.eye(4))
+    >>> data = load_nifti(scans)
+    >>> coef_img(np.zeros((6, 5, 4)), data).shape
+    (6, 5, 4)
+    """
+    nibabel = _import_nibabel()
+    values = np.asarray(coef)
+    if values.shape != data.mask.shape:
+        msg = (
+            f"coef has shape {values.shape}; the samples have {data.mask.shape}. Pass "
+            "the coefficient of a model fitted on data.X."
+        )
+        raise ValueError(msg)
+    whole = np.zeros(data.shape, np.float32)
+    whole[data.box] = np.where(data.mask, values, 0)
+    return nibabel.Nifti1Image(whole, data.affine)
+
+
+def _import_nibabel() -> Any:
+    try:
+        import nibabel
+    except ImportError as error:
+        msg = "NIfTI images need nibabel. Install it with: pip install 'sltr[neuro]'"
+        raise ImportError(msg) from error
+    return nibabel
+
+
+def _as_list(images: Any, nibabel: Any) -> list[tuple[int, Any]]:
+    one = isinstance(images, str | PathLike | nibabel.spatialimages.SpatialImage)
+    several = [images] if one or not isinstance(images, Iterable) else list(images)
+    if not several:
+        msg = "images=[] was given; expected at least one path or nibabel image."
+        raise ValueError(msg)
+    return list(enumerate(several))
+
+
+def _name(source: Any, position: int) -> str:
+    if isinstance(source, str | PathLike):
+        return str(source)
+    get_filename = getattr(source, "get_filename", None)
+    return (get_filename and get_filename()) or f"image {position}"
+
+
+def _open(source: Any, nibabel: Any) -> Any:
+    if not isinstance(source, str | PathLike):
+        if not hasattr(source, "dataobj"):
+            msg = (
+                f"An image of type {type(source).__name__} was given; expected a path "
+                "or a nibabel image. Wrap arrays in nibabel.Nifti1Image."
+            )
+            raise TypeError(msg)
+        return source
+    try:
+        return nibabel.load(source)
+    except (OSError, nibabel.filebasedimages.ImageFileError) as error:
+        msg = f"{source} cannot be read as an image: {error}. Check the file."
+        raise ValueError(msg) from error
+
+
+def _check_space(
+    name: str,
+    shape: tuple[int, ...],
+    affine: np.ndarray,
+    expected_shape: tuple[int, ...],
+    expected_affine: np.ndarray,
+) -> None:
+    if tuple(shape) != tuple(expected_shape):
+        msg = (
+            f"{name} has shape {tuple(shape)}; expected {tuple(expected_shape)}, that "
+            "of the first image. Resample it to the same space."
+        )
+        raise ValueError(msg)
+    # Affines pass through float32 headers: differences of rounding are no other space.
+    if not np.allclose(affine, expected_affine, rtol=1e-4, atol=1e-4):
+        msg = (
+            f"{name} has the affine\n{affine}\nexpected that of the first image,\n"
+            f"{expected_affine}\nResample it to the same space."
+        )
+        raise ValueError(msg)
+
+
+def _read_mask(
+    mask: Any, shape: tuple[int, ...], affine: np.ndarray, nibabel: Any
+) -> np.ndarray:
+    if mask is None:
+        return np.ones(shape, bool)
+    if isinstance(mask, np.ndarray):
+        inside, mask_affine, name = mask != 0, affine, "the mask"
+    else:
+        image = _open(mask, nibabel)
+        inside, mask_affine = np.asanyarray(image.dataobj) != 0, image.affine
+        name = f"the mask {_name(mask, 0)}"
+        if inside.ndim == 4 and inside.shape[3] == 1:
+            inside = inside[..., 0]
+    _check_space(name, inside.shape, mask_affine, shape, affine)
+    if not inside.any():
+        msg = f"{name} holds no voxel; expected some that are not zero."
+        raise ValueError(msg)
+    return inside
+
+
+def _bounding_box(inside: np.ndarray) -> Box:
+    places = np.nonzero(inside)
+    x, y, z = (slice(int(p.min()), int(p.max()) + 1) for p in places)
+    return x, y, z
+
+
+def _samples(scan: Any, box: Box, dtype: Any) -> np.ndarray:
+    """Return the box of an image as samples (n, x, y, z); reads only the box."""
+    values = np.asarray(scan.dataobj[box], dtype=dtype)
+    return np.moveaxis(values, 3, 0) if values.ndim == 4 else values[None]

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+from sltr.datasets import coef_img, load_nifti
+
+nibabel = pytest.importorskip("nibabel")
+
+SHAPE = (7, 6, 5)
+AFFINE = np.array(
+    [[-3.0, 0, 0, 90], [0, 3.1, 0.2, -126], [0, -0.2, 3.3, -72], [0, 0, 0, 1]]
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def write(path, values, affine=AFFINE):
+    nibabel.save(nibabel.Nifti1Image(values.astype(np.float32), affine), path)
+    return path
+
+
+@pytest.fixture
+def mask():
+    inside = np.zeros(SHAPE, bool)
+    inside[1:4, 2:6, 3] = True
+    inside[5, 3, 2] = True
+    return inside
+
+
+@pytest.fixture
+def brains(tmp_path, rng):
+    values = rng.standard_normal((4, *SHAPE)).astype(np.float32)
+    paths = [write(tmp_path / f"s{k}.nii.gz", v) for k, v in enumerate(values)]
+    return paths, values
+
+
+def test_samples_are_the_masked_box(brains, mask, tmp_path):
+    paths, values = brains
+    stored = write(tmp_path / "mask.nii", mask)
+    for given in (mask, stored, str(stored), nibabel.load(stored)):
+        data = load_nifti(paths, mask=given)
+        assert data.X.shape == (4, 5, 4, 2)
+        assert data.X.dtype == np.float32
+        assert data.box == (slice(1, 6), slice(2, 6), slice(2, 4))
+        expected = np.where(mask, values, 0)[:, 1:6, 2:6, 2:4]
+        np.testing.assert_array_equal(data.X, expected)
+        np.testing.assert_array_equal(data.mask, mask[1:6, 2:6, 2:4])
+        np.testing.assert_allclose(data.affine, AFFINE, atol=1e-5)
+        assert data.filenames.tolist() == [str(path) for path in paths]
+
+
+def test_without_mask_or_crop_the_whole_image_stays(brains, mask):
+    paths, values = brains
+    np.testing.assert_array_equal(load_nifti(paths).X, values)
+    whole = load_nifti(paths, mask=mask, crop=False, dtype=np.float64)
+    np.testing.assert_array_equal(whole.X, np.where(mask, values, 0))
+    assert whole.X.dtype == np.float64
+
+
+def test_last_axis_of_a_series_counts_samples(brains, mask, tmp_path):
+    paths, values = brains
+    series = write(tmp_path / "run.nii.gz", np.moveaxis(values, 0, 3))
+    one, several = load_nifti(series, mask=mask), load_nifti(paths, mask=mask)
+    np.testing.assert_array_equal(one.X, several.X)
+    both = load_nifti([series, *paths], mask=mask)
+    assert both.X.shape[0] == 8
+    assert both.filenames[:4].tolist() == [str(series)] * 4
+
+
+def test_scaled_integers_are_read_in_their_units(tmp_path):
+    image = nibabel.Nifti1Image(np.full(SHAPE, 7, np.int16), AFFINE)
+    image.header.set_slope_inter(0.5, 1.0)
+    nibabel.save(image, tmp_path / "i.nii")
+    expected = nibabel.load(tmp_path / "i.nii").get_fdata()
+    np.testing.assert_allclose(load_nifti(tmp_path / "i.nii").X[0], expected)
+
+
+def test_coefficient_returns_to_its_place(brains, mask, rng, tmp_path):
+    data = load_nifti(brains[0], mask=mask)
+    coef = rng.standard_normal(data.mask.shape)
+    nibabel.save(coef_img(coef, data), tmp_path / "coef.nii.gz")
+    image = nibabel.load(tmp_path / "coef.nii.gz")
+    np.testing.assert_allclose(image.affine, AFFINE, atol=1e-5)
+    values = image.get_fdata()
+    assert values.shape == SHAPE
+    np.testing.assert_allclose(values[mask], coef[data.mask], rtol=1e-6)
+    assert np.all(values[~mask] == 0)
+
+
+def test_other_spaces_are_refused_by_name(brains, mask, tmp_path):
+    paths, values = brains
+    moved = AFFINE.copy()
+    moved[0, 3] += 1.5
+    other = write(tmp_path / "moved.nii", values[0], moved)
+    with pytest.raises(ValueError, match=r"moved\.nii has the affine"):
+        load_nifti([*paths, other])
+    with pytest.raises(ValueError, match=r"mask .*moved\.nii has the affine"):
+        load_nifti(paths, mask=other)
+    small = write(tmp_path / "small.nii", values[0, :-1])
+    with pytest.raises(ValueError, match=r"small\.nii has shape \(6, 6, 5\)"):
+        load_nifti([*paths, small])
+    with pytest.raises(ValueError, match=r"the mask has shape \(6, 6, 5\)"):
+        load_nifti(paths, mask=mask[:-1])
+
+
+def test_bad_images_are_named(brains, tmp_path):
+    paths, values = brains
+    with pytest.raises(ValueError, match="at least one path"):
+        load_nifti([])
+    with pytest.raises(ValueError, match=r"absent\.nii cannot be read"):
+        load_nifti(tmp_path / "absent.nii")
+    (tmp_path / "text.nii").write_text("no image")
+    with pytest.raises(ValueError, match=r"text\.nii cannot be read"):
+        load_nifti(tmp_path / "text.nii")
+    with pytest.raises(TypeError, match=r"ndarray was given; expected a path"):
+        load_nifti([values[0]])
+    flat = write(tmp_path / "flat.nii", values[0, :, :, 0])
+    with pytest.raises(ValueError, match=r"flat\.nii has shape \(7, 6\)"):
+        load_nifti(flat)
+    with pytest.raises(ValueError, match="holds no voxel"):
+        load_nifti(paths, mask=np.zeros(SHAPE))
+    with pytest.raises(ValueError, match=r"coef has shape \(2, 2, 2\)"):
+        coef_img(np.zeros((2, 2, 2)), load_nifti(paths))
