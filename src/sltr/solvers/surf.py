@@ -191,10 +191,10 @@ def _start(
     """Point all factors at the entry whose first step gains most; scale 0."""
     shape = tensors.shape[:-1]
     gains = 2 * np.abs(tensors.reshape(prod(shape), -1) @ y) - epsilon * squares
-    where = np.unravel_index(int(np.argmax(gains)), shape)
+    where = tuple(int(j) for j in np.unravel_index(int(np.argmax(gains)), shape))
     w = [np.eye(size)[j] for size, j in zip(shape, where, strict=True)]
     rows = [
-        tensors[(*where[:mode], slice(None), *where[mode + 1 :])]
+        tensors[(*where[:mode], slice(None), *where[mode + 1 :])]  # type: ignore[arg-type]
         for mode in range(len(shape))
     ]
     # Small beside the samples, and updated in every step: double precision.
