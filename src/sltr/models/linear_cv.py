@@ -11,39 +11,20 @@ from sklearn.base import clone
 
 from sltr._array import Array, array_namespace, as_array, is_array_api, to_numpy
 from sltr.design import inner
-from sltr.models.selection import Split, fold_scores, splits
+from sltr.models.selection import fold_scores, kept_splits
 from sltr.tensor import flatten
 from sltr.validation import Samples
 
-__all__ = ["candidate_scores", "kept_splits"]
+__all__ = ["candidate_scores"]
 
 Fits = tuple[Array, list[float]]
-
-
-def kept_splits(cv: Any, y: Any, sample_weight: Any = None) -> list[Split]:
-    """Return the folds of all samples, as rows of those with a positive weight.
-
-    A sample of weight zero is dropped before fitting, yet the folds are meant
-    for the samples as given.
-    """
-    y = to_numpy(y) if is_array_api(y) else np.asarray(y)
-    folds = splits(cv, y.ravel())
-    if sample_weight is None:
-        return folds
-    weight = to_numpy(sample_weight) if is_array_api(sample_weight) else sample_weight
-    kept = np.broadcast_to(np.asarray(weight), len(y.ravel())) > 0
-    new_row = np.cumsum(kept) - 1
-    return [
-        (new_row[train][kept[train]], new_row[test][kept[test]])
-        for train, test in folds
-        if kept[train].any() and kept[test].any()
-    ]
 
 
 def candidate_scores(
     estimator: Any,
     samples: Samples,
-    folds: list[Split],
+    y: Any,
+    sample_weight: Any,
     fit: Callable[[Samples], Fits],
 ) -> np.ndarray:
     """Fit every fold and score its candidates, shape (F, G).
@@ -51,16 +32,24 @@ def candidate_scores(
     Parameters
     ----------
     estimator : estimator
-        Its `scoring` and `n_jobs` are used; a clone carries a candidate where the
-        score needs an estimator.
+        Its `cv`, `scoring` and `n_jobs` are used; a clone carries a candidate
+        where the score needs an estimator.
     samples : Samples
-    folds : list of pairs of row numbers
+    y, sample_weight : array of shape (n,)
+        As given, with samples of weight zero: the folds are meant for all.
     fit : callable
         From training samples to coefficients (G, p1, …, pM) and G intercepts.
     """
+    folds = kept_splits(estimator.cv, _on_host(y), _on_host(sample_weight))
     run = delayed(_score_fold)
     jobs = (run(estimator, samples, train, test, fit) for train, test in folds)
     return np.stack(Parallel(n_jobs=estimator.n_jobs)(jobs))
+
+
+def _on_host(values: Any) -> Any:
+    if values is None or is_array_api(values):
+        return None if values is None else to_numpy(values)
+    return np.asarray(values)
 
 
 def _score_fold(

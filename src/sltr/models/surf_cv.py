@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from sltr._array import Array, as_array
 from sltr.models.linear import predict_linear
-from sltr.models.linear_cv import candidate_scores, kept_splits
+from sltr.models.linear_cv import candidate_scores
 from sltr.models.selection import best_index, cv_table
 from sltr.models.surf import (
     check_count,
@@ -115,9 +115,12 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         samples = check_samples(self, X, y, sample_weight)
         settings, n_terms = self._settings(), self._n_terms()
         params = _candidates(settings, n_terms)
-        folds = kept_splits(self.cv, y, sample_weight)
         scores = candidate_scores(
-            self, samples, folds, lambda part: self._fit_all(part, settings, n_terms)
+            self,
+            samples,
+            y,
+            sample_weight,
+            lambda part: self._fit_all(part, settings, n_terms),
         )
         winner = best_index(
             scores, rule=self.rule, complexity=np.array(params["n_components"])

@@ -8,15 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sltr._array import Array, array_namespace, as_array, to_numpy
+from sltr.solvers.sparse_components import sparse_components
 from sltr.tensor import mode_product, unfold
 
-__all__ = [
-    "SparseTucker",
-    "largest_eigenvalue",
-    "sparse_components",
-    "sparse_tucker",
-    "tpgd",
-]
+__all__ = ["SparseTucker", "largest_eigenvalue", "sparse_tucker", "tpgd"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +28,7 @@ class SparseTucker:
         ½‖A·vec W − y‖² at the start and after every step; it never rises.
     n_iter : int
     residual : float
-        Relative decrease of the last step.
+        Decrease of the objective in the last step, relative to ½‖y‖².
     converged : bool
     """
 
@@ -71,7 +66,8 @@ def tpgd(
     present spans, and is halved down to 1/‖A‖₂² until the objective falls. H is
     no exact projection: if none of them serves, the best step within the present
     spans, which cannot raise the objective, is taken instead. The iteration
-    stops once a step lowers the objective by less than `tol` times its value.
+    stops once a step lowers the objective by less than `tol` × ½‖y‖², that is
+    raises the share of y it explains by less than `tol`.
 
     Parameters
     ----------
@@ -108,6 +104,7 @@ def tpgd(
     length = float("inf")
     point = _start(loss, ranks, sparsity)
     objective = [point.value]
+    whole = 0.5 * float(array_namespace(y).sum(y**2))
     n_iter, decrease = 0, float("inf")
     while n_iter < max_iter and decrease > tol and point.value > 0.0:
         slope = loss.gradient(point.error)
@@ -119,7 +116,7 @@ def tpgd(
             new = loss.at(sparse_tucker(point.coef - length * slope, ranks, sparsity))
         if new.value > point.value:
             new = loss.at(_project(point.coef - best * slope, point.tucker.factors))
-        decrease = 1.0 - new.value / point.value
+        decrease = (point.value - new.value) / whole
         # At the floor, rounding may still raise it by a hair: stay.
         point = new if decrease >= 0.0 else point
         objective.append(point.value)
@@ -225,79 +222,6 @@ def _project(tensor: Array, factors: list[Array]) -> _Tucker:
     for mode, factor in enumerate(factors):
         coef = mode_product(coef, factor, mode)
     return _Tucker(coef[0, ...], core[0, ...], factors)
-
-
-def sparse_components(matrix: np.ndarray, rank: int, cardinality: int) -> np.ndarray:
-    """Return `rank` sparse principal directions of the rows' space, (p, rank).
-
-    Each maximises vᵀB·Bᵀv over unit vectors with at most `cardinality` entries,
-    by truncated power iteration; B is then deflated by the part of v that is
-    new. Deterministic: it starts from the leading eigenvector and from the
-    largest row, and keeps the better.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sparse_components(np.diag([1.0, 3.0, 2.0]), 2, 1)
-    array([[0., 0.],
-           [1., 0.],
-           [0., 1.]])
-    """
-    left = _short(matrix.astype(np.float64))
-    directions = np.zeros((left.shape[0], rank))
-    basis = np.zeros((left.shape[0], rank))
-    smallest = 1e-12 * np.linalg.norm(left)
-    for number in range(rank):
-        if np.linalg.norm(left) <= smallest:
-            break  # nothing is left: the remaining columns stay zero
-        starts = _starts(left, cardinality)
-        found = [_truncated_power(left, start, cardinality) for start in starts]
-        v = max(found, key=lambda pair: pair[1])[0]
-        v = v if v[np.argmax(np.abs(v))] > 0 else -v
-        new = v - basis @ (basis.T @ v)
-        new /= np.linalg.norm(new)
-        left = left - np.outer(new, new @ left)
-        directions[:, number], basis[:, number] = v, new
-    return directions
-
-
-def _short(matrix: np.ndarray) -> np.ndarray:
-    """Return a matrix with the same M·Mᵀ and no more columns than rows."""
-    if matrix.shape[1] <= matrix.shape[0]:
-        return matrix
-    values, vectors = np.linalg.eigh(matrix @ matrix.T)
-    return vectors * np.sqrt(np.clip(values, 0.0, None))
-
-
-def _starts(left: np.ndarray, cardinality: int) -> list[np.ndarray]:
-    _, vectors = np.linalg.eigh(left.T @ left)
-    leading = left @ vectors[:, -1]
-    largest = left @ left[int(np.argmax(np.einsum("ij,ij->i", left, left)))]
-    return [_truncate(leading, cardinality), _truncate(largest, cardinality)]
-
-
-def _truncate(vector: np.ndarray, cardinality: int) -> np.ndarray:
-    """Keep the largest entries, ties to the first, at unit length."""
-    kept = np.argsort(-np.abs(vector), kind="stable")[:cardinality]
-    result = np.zeros_like(vector)
-    result[kept] = vector[kept]
-    return result / np.linalg.norm(result)
-
-
-def _truncated_power(
-    left: np.ndarray, v: np.ndarray, cardinality: int, n_powers: int = 100
-) -> tuple[np.ndarray, float]:
-    """Return the direction and its variance, which no iteration lowers."""
-    image = left.T @ v
-    value = float(image @ image)
-    for _ in range(n_powers):
-        new = _truncate(left @ image, cardinality)
-        new_image = left.T @ new
-        new_value = float(new_image @ new_image)
-        if new_value <= value * (1.0 + 1e-10):
-            break
-        v, image, value = new, new_image, new_value
-    return v, value
 
 
 def largest_eigenvalue(A: Array, *, tol: float = 1e-6, max_iter: int = 500) -> float:
