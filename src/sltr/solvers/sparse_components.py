@@ -8,12 +8,24 @@ __all__ = ["sparse_components"]
 
 
 def sparse_components(matrix: np.ndarray, rank: int, cardinality: int) -> np.ndarray:
-    """Return `rank` sparse principal directions of the rows' space, (p, rank).
+    """Return `rank` sparse principal directions of the columns, shape (p, rank).
 
-    Each maximises vᵀB·Bᵀv over unit vectors with at most `cardinality` entries,
+    Each maximises ‖Bᵀv‖ over unit vectors v with at most `cardinality` entries,
     by truncated power iteration; B is then deflated by the part of v that is
-    new. Deterministic: it starts from the leading eigenvector and from the
-    largest row, and keeps the better.
+    new. Deterministic: the iteration starts from the leading singular vector and
+    from the largest row, and the better result is kept. Where nothing is left,
+    the remaining columns are zero.
+
+    Parameters
+    ----------
+    matrix : array of shape (p, q)
+    rank, cardinality : int
+        From 1 to p.
+
+    References
+    ----------
+    .. [1] Yuan, Zhang. Truncated power method for sparse eigenvalue problems.
+       JMLR 14, 2013.
 
     Examples
     --------
@@ -30,11 +42,8 @@ def sparse_components(matrix: np.ndarray, rank: int, cardinality: int) -> np.nda
     smallest = 1e-7 * np.linalg.norm(left)
     for number in range(rank):
         if np.linalg.norm(left) <= smallest:
-            break  # nothing is left: the remaining columns stay zero
-        starts = _starts(left, cardinality)
-        found = [_truncated_power(left, start, cardinality) for start in starts]
-        v = max(found, key=lambda pair: pair[1])[0]
-        v = v if v[np.argmax(np.abs(v))] > 0 else -v
+            break
+        v = _direction(left, cardinality)
         new = v - basis @ (basis.T @ v)
         new /= np.linalg.norm(new)
         left = left - np.outer(new, new @ left)
@@ -50,32 +59,52 @@ def _short(matrix: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.clip(values, 0.0, None))
 
 
-def _starts(left: np.ndarray, cardinality: int) -> list[np.ndarray]:
-    _, vectors = np.linalg.eigh(left.T @ left)
-    leading = left @ vectors[:, -1]
+def _direction(left: np.ndarray, cardinality: int) -> np.ndarray:
+    """Return the best sparse direction found, its largest entry positive."""
+    leading, _ = _leading(left)
     largest = left @ left[int(np.argmax(np.einsum("ij,ij->i", left, left)))]
-    return [_truncate(leading, cardinality), _truncate(largest, cardinality)]
+    starts = [leading] if cardinality == len(left) else [leading, largest]
+    found = [_truncated_power(left, start, cardinality) for start in starts]
+    v = max(found, key=lambda pair: pair[1])[0]
+    return v if v[int(np.argmax(np.abs(v)))] > 0 else -v
 
 
-def _truncate(vector: np.ndarray, cardinality: int) -> np.ndarray:
-    """Keep the largest entries, ties to the first, at unit length."""
-    kept = np.argsort(-np.abs(vector), kind="stable")[:cardinality]
-    result = np.zeros_like(vector)
-    result[kept] = vector[kept]
-    return result / np.linalg.norm(result)
+def _leading(left: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the leading left singular vector and its squared singular value."""
+    n_rows, n_columns = left.shape
+    if n_rows <= n_columns:
+        values, vectors = np.linalg.eigh(left @ left.T)
+        return vectors[:, -1], float(values[-1])
+    values, vectors = np.linalg.eigh(left.T @ left)
+    image = left @ vectors[:, -1]
+    norm = np.linalg.norm(image)
+    return image / (norm if norm > 0.0 else 1.0), float(values[-1])
 
 
 def _truncated_power(
-    left: np.ndarray, v: np.ndarray, cardinality: int, n_powers: int = 100
+    left: np.ndarray, v: np.ndarray, cardinality: int, n_powers: int = 50
 ) -> tuple[np.ndarray, float]:
-    """Return the direction and its variance, which no iteration lowers."""
-    image = left.T @ v
-    value = float(image @ image)
+    """Move to the support of the largest entries of B·Bᵀv while that pays.
+
+    On each support v is the best direction there is, not one power step: the
+    support settles in a few rounds.
+    """
+    support = _largest(v, cardinality)
+    within, value = _leading(left[support])
     for _ in range(n_powers):
-        new = _truncate(left @ image, cardinality)
-        new_image = left.T @ new
-        new_value = float(new_image @ new_image)
-        if new_value <= value * (1.0 + 1e-10):
+        new_support = _largest(left @ (left[support].T @ within), cardinality)
+        if np.array_equal(new_support, support):
             break
-        v, image, value = new, new_image, new_value
-    return v, value
+        new_within, new_value = _leading(left[new_support])
+        if new_value <= value:
+            break
+        support, within, value = new_support, new_within, new_value
+    result = np.zeros(len(left))
+    result[support] = within
+    return result, value
+
+
+def _largest(vector: np.ndarray, count: int) -> np.ndarray:
+    """Return the rows of the largest entries, ascending; ties to the first."""
+    order = np.argsort(-np.abs(vector), kind="stable")
+    return np.sort(order[:count])
