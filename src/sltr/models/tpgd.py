@@ -50,7 +50,7 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         How many entries of a factor's column may differ from zero: an int is
         their number, a float in (0, 1] a fraction of the mode's size, rounded
         up. One int serves all modes and is cut to their sizes.
-    tol : float, default=1e-6
+    tol : float, default=1e-5
         Stop once a step raises the explained share of y (the training R²) by less
         than this.
     max_iter : int, default=1000
@@ -89,7 +89,7 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         ranks: int | Sequence[int] = 2,
         *,
         sparsity: float | Sequence[float] = 0.5,
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         max_iter: int = 1000,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,

@@ -36,7 +36,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         Values of `ranks` to consider, as in :class:`TPGDRegressor`.
     sparsities : sequence, default=(0.1, 0.25, 0.5, 1.0)
         Values of `sparsity` to consider.
-    tol : float, default=1e-6
+    tol : float, default=1e-5
     max_iter : int, default=1000
     cv : int, splitter or iterable, default=5
     scoring : str or callable, default=None
@@ -74,7 +74,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         ranks: Sequence = (1, 2, 3),
         *,
         sparsities: Sequence = (0.1, 0.25, 0.5, 1.0),
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         max_iter: int = 1000,
         cv: Any = 5,
         scoring: str | Callable | None = None,
