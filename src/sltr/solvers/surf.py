@@ -70,9 +70,28 @@ class _State:
     residual: np.ndarray
     scale: float
 
-    @property
-    def norms(self) -> np.ndarray:
-        return np.array([w @ w for w in self.w])
+
+@dataclass(frozen=True)
+class _Rules:
+    """The settings of :func:`surf`, filled in."""
+
+    epsilon: float
+    xi: float
+    alpha: float
+    stop: float
+    max_iter: int
+    n_total: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """What may be done next, one entry for each coordinate of each mode."""
+
+    w_hat: np.ndarray
+    forward: np.ndarray
+    change_forward: np.ndarray
+    backward: np.ndarray
+    change_backward: np.ndarray
 
 
 def surf(
@@ -153,14 +172,18 @@ def surf(
     tensors = samples_last.reshape((*shape, -1))
     squares = np.einsum("ij,ij->i", samples_last, samples_last, dtype=np.float64)
     residual = to_numpy(y).astype(np.float64)
-    n_total = float(len(residual)) if n_total is None else float(n_total)
-    xi = 0.5 * epsilon**2 if xi is None else xi
+    rules = _Rules(
+        epsilon=epsilon,
+        xi=0.5 * epsilon**2 if xi is None else xi,
+        alpha=alpha,
+        stop=stop,
+        max_iter=max_iter,
+        n_total=float(len(residual)) if n_total is None else float(n_total),
+    )
     terms: list[UnitRank] = []
     for number in range(n_components):
         state = _start(tensors, residual, squares, epsilon)
-        term = _follow(
-            state, epsilon, xi, alpha, stop, max_iter, n_total, number, callback
-        )
+        term = _follow(state, rules, number, callback)
         if term is None:
             break
         terms.append(term)
@@ -204,12 +227,7 @@ def _start(
 
 def _follow(
     state: _State,
-    epsilon: float,
-    xi: float,
-    alpha: float,
-    stop: float,
-    max_iter: int,
-    n_total: float,
+    rules: _Rules,
     number: int,
     callback: Callable[[int, Step], None] | None,
 ) -> UnitRank | None:
@@ -217,13 +235,13 @@ def _follow(
     modes = np.repeat(np.arange(len(state.w)), [len(w) for w in state.w])
     penalty_max = penalty = float("inf")
     n_iter, converged = 0, False
-    while n_iter < max_iter:
-        moves = _changes(state, modes, epsilon, alpha, n_total)
-        backward, row, move, change = _choose(state, moves, penalty, epsilon, xi)
+    while n_iter < rules.max_iter:
+        moves = _moves(state, modes, rules)
+        backward, row, move, change = _choose(state, moves, penalty, rules)
         if not backward:
-            reached = min(penalty, (-change - xi) / epsilon)
-            end = 0.0 if n_iter == 0 else stop * penalty_max
-            if reached < 0.0 or reached < end:
+            reached = min(penalty, (-change - rules.xi) / rules.epsilon)
+            end = 0.0 if n_iter == 0 else rules.stop * penalty_max
+            if reached < end:
                 converged = True
                 break
             penalty = reached
@@ -241,43 +259,45 @@ def _follow(
     )
 
 
-Moves = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def _changes(
-    state: _State, modes: np.ndarray, epsilon: float, alpha: float, n_total: float
-) -> Moves:
-    """Return ŵ, the forward moves and changes of J, the backward ones."""
+def _moves(state: _State, modes: np.ndarray, rules: _Rules) -> _Moves:
+    """Return the forward and backward move of every coordinate."""
+    epsilon, n_total = rules.epsilon, rules.n_total
     w_hat = state.scale * np.concatenate(state.w)
-    norms = state.norms
-    others = np.array([prod(np.delete(norms, m)) for m in range(len(norms))])
-    ridge = (n_total * alpha) * others[modes]
+    norms = [float(w @ w) for w in state.w]
+    others = np.array([prod(norms[:m] + norms[m + 1 :]) for m in range(len(norms))])
+    ridge = (n_total * rules.alpha) * others[modes]
     g = 2.0 * (state.Z @ state.residual - ridge * w_hat)
     h = state.squares + ridge
-    forward = np.where(g < 0.0, -epsilon, epsilon)
-    change_forward = -(epsilon / n_total) * (np.abs(g) - epsilon * h)
     backward = -np.clip(w_hat, -epsilon, epsilon)
-    change_backward = -(backward / n_total) * (g - backward * h)
-    return w_hat, forward, change_forward, backward, change_backward
+    return _Moves(
+        w_hat=w_hat,
+        forward=np.where(g < 0.0, -epsilon, epsilon),
+        change_forward=-(epsilon / n_total) * (np.abs(g) - epsilon * h),
+        backward=backward,
+        change_backward=-(backward / n_total) * (g - backward * h),
+    )
 
 
 def _choose(
-    state: _State, moves: Moves, penalty: float, epsilon: float, xi: float
+    state: _State, moves: _Moves, penalty: float, rules: _Rules
 ) -> tuple[bool, int, float, float]:
     """Return whether to step back, the row, the move and its change of J."""
-    w_hat, forward, change_forward, backward, change_backward = moves
+    changes = moves.change_forward
     if state.scale > 0.0:
-        total = change_backward - penalty * np.abs(backward)
+        size = np.abs(moves.backward)
+        total = moves.change_backward - penalty * size
         # The last coordinate of a mode may not vanish: the term would be zero.
-        last = np.abs(backward) >= state.scale * (1.0 - 1e-9)
-        total = np.where(last | (backward == 0.0), np.inf, total)
+        last = size >= state.scale * (1.0 - 1e-9)
+        total = np.where(last | (size == 0.0), np.inf, total)
         row = int(np.argmin(total))
-        if total[row] < -xi:
-            return True, row, float(backward[row]), float(change_backward[row])
-        after = state.scale + np.abs(w_hat + forward) - np.abs(w_hat)
-        change_forward = np.where(after < 1e-9 * epsilon, np.inf, change_forward)
-    row = int(np.argmin(change_forward))
-    return False, row, float(forward[row]), float(change_forward[row])
+        if total[row] < -rules.xi:
+            change = float(moves.change_backward[row])
+            return True, row, float(moves.backward[row]), change
+        growth = np.abs(moves.w_hat + moves.forward) - np.abs(moves.w_hat)
+        vanishes = state.scale + growth < 1e-9 * rules.epsilon
+        changes = np.where(vanishes, np.inf, changes)
+    row = int(np.argmin(changes))
+    return False, row, float(moves.forward[row]), float(changes[row])
 
 
 def _apply(state: _State, mode: int, row: int, move: float) -> None:
