@@ -1,0 +1,384 @@
+"""Sparse and low-rank least squares by the alternating direction method.
+
+    min_W  ½‖y − A·w‖² + α Σ_k c ‖W‖_(k) + β ‖W‖₁ + (γ/2) ‖W‖²,   w = vec(W),
+
+with low-rank norms ‖·‖_(k), each of share c = 1/K. One factorisation of A
+serves every α, β, γ and every step size; a batch holds one problem per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from sltr._array import Array, array_namespace, as_array, eigh, to_float64, to_python
+from sltr.design import combine, gram
+from sltr.prox import soft_threshold
+from sltr.solvers.low_rank import TensorNorm
+from sltr.solvers.result import Result
+
+__all__ = ["AdmmResult", "LeastSquares", "State", "admm", "rotate"]
+
+# Residual balancing, and the gap, look at the iterates this often.
+CHECK_EVERY = 10
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """½‖y − A·w‖², turned so that A·Aᵀ is diagonal.
+
+    Attributes
+    ----------
+    design : array of shape (r, P)
+        B with Bᵀ·B = Aᵀ·A and B·Bᵀ = diag(spectrum), r = min(n, P).
+    spectrum : array of shape (r,)
+    target : array of shape (G, r)
+        One row t for each problem: ‖y − A·w‖² = ‖t − B·w‖² + rest.
+    rest : array of shape (G,)
+    """
+
+    design: Array
+    spectrum: Array
+    target: Array
+    rest: Array
+
+    @property
+    def null(self) -> Array:
+        """The objective ½‖y‖² of the coefficient zero, shape (G,)."""
+        xp = array_namespace(self.target)
+        return 0.5 * (xp.sum(self.target**2, axis=1) + self.rest)
+
+    def take(self, rows: Array) -> LeastSquares:
+        """Return the problems of some rows; a row may be taken many times."""
+        xp = array_namespace(self.target)
+        return LeastSquares(
+            self.design,
+            self.spectrum,
+            xp.take(self.target, rows, axis=0),
+            xp.take(self.rest, rows, axis=0),
+        )
+
+
+def rotate(A: Array, y: Array) -> LeastSquares:
+    """Factorise A once, through the Gram matrix of its short side.
+
+    Parameters
+    ----------
+    A : array of shape (n, P)
+    y : array of shape (n,), or (G, n) for several responses
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> A, y, w = rng.normal(size=(4, 9)), rng.normal(size=4), rng.normal(size=9)
+    >>> problem = rotate(A, y)
+    >>> turned = np.sum((problem.target[0] - problem.design @ w) ** 2)
+    >>> bool(np.isclose(turned + problem.rest[0], np.sum((y - A @ w) ** 2)))
+    True
+    """
+    xp = array_namespace(A)
+    y = y[None, :] if y.ndim == 1 else y
+    n_samples, n_features = A.shape
+    if n_samples <= n_features:
+        values, vectors = eigh(to_float64(gram(A)))
+        vectors = xp.astype(vectors, A.dtype, copy=False)
+        design, target = combine(xp.matrix_transpose(vectors), A), y @ vectors
+        rest = xp.zeros_like(target[:, 0])
+    else:
+        values, vectors = eigh(to_float64(xp.matrix_transpose(A) @ A))
+        vectors = xp.astype(vectors, A.dtype, copy=False)
+        floor = xp.max(values) * xp.finfo(A.dtype).eps * n_features
+        kept = values > floor
+        root = xp.sqrt(xp.where(kept, values, xp.ones_like(values)))
+        root = xp.astype(root, A.dtype, copy=False)
+        zero = xp.zeros_like(root)
+        design = xp.where(kept, root, zero)[:, None] * xp.matrix_transpose(vectors)
+        target = xp.where(kept, 1.0 / root, zero) * ((y @ A) @ vectors)
+        rest = xp.sum(y**2, axis=1) - xp.sum(target**2, axis=1)
+        rest = xp.clip(rest, 0.0, None)
+    values = xp.clip(xp.astype(values, A.dtype, copy=False), 0.0, None)
+    return LeastSquares(design, values, target, rest)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the iteration stands: all that a warm start needs.
+
+    Attributes
+    ----------
+    coef : array of shape (G, P)
+    duals : array of shape (1 + K, G, P)
+        Scaled by 1/step: first the loss's, then one for each norm.
+    step : array of shape (G, 1)
+    """
+
+    coef: Array
+    duals: Array
+    step: Array
+
+    def take(self, rows: Array) -> State:
+        """Return the state of some problems."""
+        xp = array_namespace(self.coef)
+        return State(
+            xp.take(self.coef, rows, axis=0),
+            xp.take(self.duals, rows, axis=1),
+            xp.take(self.step, rows, axis=0),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class AdmmResult(Result):
+    """A result with the state to start a neighbouring problem from.
+
+    `residual` is the duality gap relative to the objective of the zero
+    coefficient, ½‖y‖².
+    """
+
+    state: State
+
+
+@dataclass(frozen=True, eq=False)
+class _Penalty:
+    """The weights of a batch, each of shape (G, 1)."""
+
+    low: Array
+    sparse: Array
+    ridge: Array
+
+    def take(self, rows: Array) -> _Penalty:
+        xp = array_namespace(self.low)
+        parts = (self.low, self.sparse, self.ridge)
+        return _Penalty(*(xp.take(part, rows, axis=0) for part in parts))
+
+
+def _cold(problem: LeastSquares, n_norms: int) -> State:
+    xp = array_namespace(problem.design)
+    coef = problem.target @ (0.0 * problem.design)
+    step = xp.mean(problem.spectrum) + 0.0 * problem.target[:, :1]
+    step = xp.where(step > 0.0, step, xp.ones_like(step))
+    return State(coef, xp.stack([coef] * (n_norms + 1)), step)
+
+
+def admm(
+    problem: LeastSquares,
+    norms: Sequence[TensorNorm],
+    shape: tuple[int, ...],
+    low: Array,
+    sparse: Array,
+    ridge: Array,
+    *,
+    start: State | None = None,
+    relax: float = 1.6,
+    tol: float = 1e-4,
+    max_iter: int = 5000,
+    callback: Callable[[int, Array], None] | None = None,
+) -> AdmmResult:
+    """Solve a batch of sparse and low-rank least-squares problems.
+
+    Consensus ADMM: one copy U of the coefficient for the loss, one V_k for each
+    norm, and W that carries the entrywise terms. The step size of each problem
+    balances its primal and dual residuals. A problem leaves the batch when its
+    duality gap is small enough.
+
+    Parameters
+    ----------
+    problem : LeastSquares
+        G problems over one design.
+    norms : sequence of K TensorNorm
+        The low-rank norms, of weight low / K each.
+    shape : tuple of int
+        Shape of the coefficient, of P entries.
+    low, sparse, ridge : array of shape (G,)
+        The weights α, β, γ of each problem.
+    start : State, optional
+        The state of a result for neighbouring weights.
+    relax : float
+        Over-relaxation, in (0, 2).
+    tol : float
+        Duality gap to stop at, relative to ½‖y‖².
+    max_iter : int
+    callback : callable, optional
+        Called as ``callback(n_iter, coef)`` with the unfinished problems.
+
+    Returns
+    -------
+    AdmmResult
+        `x` of shape (G, p1, …, pM); the other fields of shape (G,).
+
+    References
+    ----------
+    X. Song, H. Lu, "Multilinear regression for embedded feature selection with
+    application to fMRI analysis", AAAI 2017. S. Boyd et al., "Distributed
+    optimization and statistical learning via the alternating direction method of
+    multipliers", 2011, §3.4, §7.1. B. Wohlberg, "ADMM penalty parameter selection
+    by residual balancing", 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sltr.solvers.low_rank import mode_norms
+    >>> problem = rotate(np.eye(4), np.array([3.0, 0.1, -2.0, 0.5]))
+    >>> zero, one = np.zeros(1), np.ones(1)
+    >>> result = admm(problem, mode_norms(2), (2, 2), zero, one, zero, tol=1e-9)
+    >>> np.round(result.x, 3) + 0.0
+    array([[[ 2.,  0.],
+            [-1.,  0.]]])
+    """
+    xp = array_namespace(problem.design)
+    penalty = _Penalty(low[:, None] / len(norms), sparse[:, None], ridge[:, None])
+    state = _cold(problem, len(norms)) if start is None else start
+    rows = list(range(problem.target.shape[0]))
+    finished: list[tuple[list[int], State, int, list[float]]] = []
+    bound = xp.zeros_like(problem.null)
+    n_iter = 0
+    while rows:
+        for _ in range(CHECK_EVERY):
+            previous, (state, copies, fitted) = (
+                state,
+                _step(problem, norms, shape, penalty, state, relax),
+            )
+        n_iter += CHECK_EVERY
+        if callback is not None:
+            callback(n_iter, state.coef)
+        dual = _dual(problem, norms, shape, penalty, previous, copies, fitted)
+        bound = xp.maximum(bound, dual)
+        gap = _primal(problem, norms, shape, penalty, state.coef) - bound
+        gaps = to_python(xp.where(gap > 0.0, gap, 0.0 * gap) / _positive(problem.null))
+        over = n_iter >= max_iter
+        leaving = [i for i, g in enumerate(gaps) if over or g <= tol]
+        if leaving:
+            index = as_array(leaving, state.coef, dtype=xp.int64)
+            finished.append(
+                ([rows[i] for i in leaving], state.take(index), n_iter,
+                 [gaps[i] for i in leaving])
+            )
+            staying = [i for i, g in enumerate(gaps) if not (over or g <= tol)]
+            if not staying:
+                break
+            rows = [rows[i] for i in staying]
+            index = as_array(staying, state.coef, dtype=xp.int64)
+            problem, penalty = problem.take(index), penalty.take(index)
+            previous, state = previous.take(index), state.take(index)
+            copies, bound = xp.take(copies, index, axis=1), xp.take(bound, index)
+        state = _balance(previous, state, copies)
+    return _collect(finished, shape, tol)
+
+
+def _step(problem, norms, shape, penalty, state, relax):
+    """Return the next state, the copies (1 + K, G, P) and B·u of the loss's."""
+    xp = array_namespace(state.coef)
+    step, n_copies = state.step, 1 + len(norms)
+    pulled = problem.target @ problem.design + step * (state.coef - state.duals[0, ...])
+    fitted = (pulled @ xp.matrix_transpose(problem.design)) / (step + problem.spectrum)
+    copies = [(pulled - fitted @ problem.design) / step]
+    threshold = (penalty.low / step)[:, 0]
+    for k, norm in enumerate(norms, start=1):
+        centre = xp.reshape(state.coef - state.duals[k, ...], (-1, *shape))
+        copies.append(xp.reshape(norm.prox(centre, threshold), state.coef.shape))
+    stacked = xp.stack(copies)
+    pushed = state.duals + relax * stacked + (1.0 - relax) * state.coef
+    coef = soft_threshold(
+        xp.sum(pushed, axis=0) / n_copies, penalty.sparse / (n_copies * step)
+    ) / (1.0 + penalty.ridge / (n_copies * step))
+    return State(coef, pushed - coef, step), stacked, fitted
+
+
+def _balance(previous: State, state: State, copies: Array) -> State:
+    """Move each step size so that the relative residuals become equal."""
+    xp = array_namespace(copies)
+
+    def size(x):
+        return xp.sqrt(xp.sum(x**2, axis=(0, 2)))
+
+    n_copies = copies.shape[0]
+    every = xp.stack([state.coef] * n_copies)
+    primal = size(copies - every) / _positive(xp.maximum(size(copies), size(every)))
+    moved = xp.stack([state.coef - previous.coef] * n_copies)
+    dual = size(moved) / _positive(size(state.duals))
+    ratio = xp.sqrt(primal / _positive(dual))
+    ratio = xp.clip(ratio, 0.2, 5.0)
+    near = (ratio > 0.8) & (ratio < 1.25)
+    ratio = xp.where(near, xp.ones_like(ratio), ratio)[:, None]
+    return State(state.coef, state.duals / ratio, state.step * ratio)
+
+
+def _primal(problem, norms, shape, penalty, coef):
+    """Return the objective at `coef`, shape (G,)."""
+    xp = array_namespace(coef)
+    error = problem.target - coef @ xp.matrix_transpose(problem.design)
+    tensor = xp.reshape(coef, (-1, *shape))
+    low = sum(norm.value(tensor) for norm in norms)
+    return (
+        0.5 * (xp.sum(error**2, axis=1) + problem.rest)
+        + penalty.low[:, 0] * low
+        + penalty.sparse[:, 0] * xp.sum(xp.abs(coef), axis=1)
+        + 0.5 * penalty.ridge[:, 0] * xp.sum(coef**2, axis=1)
+    )
+
+
+def _dual(problem, norms, shape, penalty, state, copies, fitted):
+    """Return a lower bound of the objective, shape (G,).
+
+    For any r and Z_k with ‖Z_k‖ ≤ α/K in the dual norm, and what is left,
+    v = Aᵀr − Σ Z_k, the bound is ⟨y, r⟩ − ½‖r‖² if ‖v‖_∞ ≤ β. The prox steps
+    give such Z_k, and Aᵀr without a product. (r, Z, v) is scaled until the last
+    constraint holds, or what exceeds it is spread over the Z_k before scaling,
+    or, with a ridge, what exceeds β costs its square over 2γ.
+    """
+    xp = array_namespace(copies)
+    error = problem.target - fitted
+    pulls = state.step * (copies[0, ...] - state.coef + state.duals[0, ...])
+    pushes = state.step * (state.coef - state.duals[1:, ...] - copies[1:, ...])
+    left = pulls - xp.sum(pushes, axis=0)
+    cross = xp.sum(problem.target * error, axis=1)
+    square = xp.sum(error**2, axis=1)
+    rest = 0.5 * problem.rest
+
+    def bound(scale):
+        return scale * cross - 0.5 * scale**2 * square + rest
+
+    sparse, low, ridge = penalty.sparse[:, 0], penalty.low[:, 0], penalty.ridge[:, 0]
+    best = _positive(cross / _positive(square))
+    boxed = xp.minimum(sparse / _positive(xp.max(xp.abs(left), axis=1)), 1.0 + 0 * best)
+    excess = soft_threshold(left, penalty.sparse)
+    largest = 0.0 * best
+    for k, norm in enumerate(norms):
+        spread = xp.reshape(pushes[k, ...] + excess / len(norms), (-1, *shape))
+        largest = xp.maximum(largest, norm.dual(spread))
+    shared = xp.minimum(low / _positive(largest), 1.0 + 0 * best)
+    bounds = xp.maximum(
+        bound(xp.minimum(best, boxed)), bound(xp.minimum(best, shared))
+    )
+    cost = xp.sum(excess**2, axis=1) / (2.0 * _positive(ridge))
+    return xp.maximum(bounds, xp.where(ridge > 0.0, bound(1.0) - cost, bounds))
+
+
+def _positive(x: Array) -> Array:
+    """Return `x` with tiny values raised, so that it can divide."""
+    xp = array_namespace(x)
+    return xp.clip(x, xp.finfo(x.dtype).smallest_normal, None)
+
+
+def _collect(finished, shape, tol) -> AdmmResult:
+    """Put the finished problems back into their order."""
+    order = [row for rows, _, _, _ in finished for row in rows]
+    first = finished[0][1].coef
+    xp = array_namespace(first)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    state = State(
+        xp.concat([s.coef for _, s, _, _ in finished], axis=0),
+        xp.concat([s.duals for _, s, _, _ in finished], axis=1),
+        xp.concat([s.step for _, s, _, _ in finished], axis=0),
+    ).take(as_array(back, first, dtype=xp.int64))
+    n_iter = [n for rows, _, n, _ in finished for _ in rows]
+    gaps = [gap for _, _, _, part in finished for gap in part]
+    residual = as_array([gaps[i] for i in back], first)
+    return AdmmResult(
+        x=xp.reshape(state.coef, (len(order), *shape)),
+        n_iter=as_array([n_iter[i] for i in back], first, dtype=xp.int64),
+        residual=residual,
+        converged=residual <= tol,
+        state=state,
+    )
