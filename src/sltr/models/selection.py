@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-__all__ = ["best_index", "cv_table", "fold_scores", "splits"]
+__all__ = ["best_index", "cv_table", "fold_scores", "kept_splits", "splits"]
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -43,6 +43,37 @@ def splits(
             )
             raise ValueError(msg)
     return folds
+
+
+def kept_splits(
+    cv: Any,
+    y: np.ndarray,
+    sample_weight: Any = None,
+    *,
+    groups: Any = None,
+    classifier: bool = False,
+) -> list[Split]:
+    """Return folds in terms of the samples of positive weight.
+
+    `cv` (and `groups`) speak of all samples that were given, `check_samples`
+    keeps those of positive weight: rows are renumbered accordingly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [test.tolist() for _, test in kept_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
+    [[0, 1], [2, 3]]
+    """
+    y = np.asarray(y).reshape(-1)
+    folds = splits(cv, y, groups=groups, classifier=classifier)
+    if sample_weight is None or np.ndim(sample_weight) == 0:
+        return folds
+    kept = np.asarray(sample_weight) > 0
+    if kept.all():
+        return folds
+    number = np.cumsum(kept) - 1
+    renumbered = [(number[a[kept[a]]], number[b[kept[b]]]) for a, b in folds]
+    return splits(renumbered, y[kept])
 
 
 def fold_scores(

@@ -10,96 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
-from sltr._array import Array, array_namespace, as_array, eigh, to_float64, to_python
-from sltr.design import combine, gram
+from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.prox import soft_threshold
+from sltr.solvers.least_squares import LeastSquares
 from sltr.solvers.low_rank import TensorNorm
 from sltr.solvers.result import Result
 
-__all__ = ["AdmmResult", "LeastSquares", "State", "admm", "rotate"]
+__all__ = ["AdmmResult", "State", "admm", "admm_path"]
 
 # Residual balancing, and the gap, look at the iterates this often.
 CHECK_EVERY = 10
-
-
-@dataclass(frozen=True, eq=False)
-class LeastSquares:
-    """½‖y − A·w‖², turned so that A·Aᵀ is diagonal.
-
-    Attributes
-    ----------
-    design : array of shape (r, P)
-        B with Bᵀ·B = Aᵀ·A and B·Bᵀ = diag(spectrum), r = min(n, P).
-    spectrum : array of shape (r,)
-    target : array of shape (G, r)
-        One row t for each problem: ‖y − A·w‖² = ‖t − B·w‖² + rest.
-    rest : array of shape (G,)
-    """
-
-    design: Array
-    spectrum: Array
-    target: Array
-    rest: Array
-
-    @property
-    def null(self) -> Array:
-        """The objective ½‖y‖² of the coefficient zero, shape (G,)."""
-        xp = array_namespace(self.target)
-        return 0.5 * (xp.sum(self.target**2, axis=1) + self.rest)
-
-    def take(self, rows: Array) -> LeastSquares:
-        """Return the problems of some rows; a row may be taken many times."""
-        xp = array_namespace(self.target)
-        return LeastSquares(
-            self.design,
-            self.spectrum,
-            xp.take(self.target, rows, axis=0),
-            xp.take(self.rest, rows, axis=0),
-        )
-
-
-def rotate(A: Array, y: Array) -> LeastSquares:
-    """Factorise A once, through the Gram matrix of its short side.
-
-    Parameters
-    ----------
-    A : array of shape (n, P)
-    y : array of shape (n,), or (G, n) for several responses
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> A, y, w = rng.normal(size=(4, 9)), rng.normal(size=4), rng.normal(size=9)
-    >>> problem = rotate(A, y)
-    >>> turned = np.sum((problem.target[0] - problem.design @ w) ** 2)
-    >>> bool(np.isclose(turned + problem.rest[0], np.sum((y - A @ w) ** 2)))
-    True
-    """
-    xp = array_namespace(A)
-    y = y[None, :] if y.ndim == 1 else y
-    n_samples, n_features = A.shape
-    if n_samples <= n_features:
-        values, vectors = eigh(to_float64(gram(A)))
-        vectors = xp.astype(vectors, A.dtype, copy=False)
-        design, target = combine(xp.matrix_transpose(vectors), A), y @ vectors
-        rest = xp.zeros_like(target[:, 0])
-    else:
-        values, vectors = eigh(to_float64(xp.matrix_transpose(A) @ A))
-        vectors = xp.astype(vectors, A.dtype, copy=False)
-        floor = xp.max(values) * xp.finfo(A.dtype).eps * n_features
-        kept = values > floor
-        root = xp.sqrt(xp.where(kept, values, xp.ones_like(values)))
-        root = xp.astype(root, A.dtype, copy=False)
-        zero = xp.zeros_like(root)
-        design = xp.where(kept, root, zero)[:, None] * xp.matrix_transpose(vectors)
-        target = xp.where(kept, 1.0 / root, zero) * ((y @ A) @ vectors)
-        rest = xp.sum(y**2, axis=1) - xp.sum(target**2, axis=1)
-        rest = xp.clip(rest, 0.0, None)
-    values = xp.clip(xp.astype(values, A.dtype, copy=False), 0.0, None)
-    return LeastSquares(design, values, target, rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +76,7 @@ class _Penalty:
 
 def _cold(problem: LeastSquares, n_norms: int) -> State:
     xp = array_namespace(problem.design)
-    coef = problem.target @ (0.0 * problem.design)
+    coef = xp.zeros_like(problem.pull)
     step = xp.mean(problem.spectrum) + 0.0 * problem.target[:, :1]
     step = xp.where(step > 0.0, step, xp.ones_like(step))
     return State(coef, xp.stack([coef] * (n_norms + 1)), step)
@@ -218,6 +139,7 @@ def admm(
     Examples
     --------
     >>> import numpy as np
+    >>> from sltr.solvers.least_squares import rotate
     >>> from sltr.solvers.low_rank import mode_norms
     >>> problem = rotate(np.eye(4), np.array([3.0, 0.1, -2.0, 0.5]))
     >>> zero, one = np.zeros(1), np.ones(1)
@@ -230,47 +152,124 @@ def admm(
     penalty = _Penalty(low[:, None] / len(norms), sparse[:, None], ridge[:, None])
     state = _cold(problem, len(norms)) if start is None else start
     rows = list(range(problem.target.shape[0]))
-    finished: list[tuple[list[int], State, int, list[float]]] = []
-    bound = xp.zeros_like(problem.null)
+    finished: list[_Finished] = []
+    lower = xp.zeros_like(problem.rest)
     n_iter = 0
     while rows:
-        for _ in range(CHECK_EVERY):
-            previous, (state, copies, fitted) = (
-                state,
-                _step(problem, norms, shape, penalty, state, relax),
+        for _ in range(min(CHECK_EVERY, max_iter - n_iter)):
+            previous = state
+            state, copies, fitted = _step(
+                problem, norms, shape, penalty, previous, relax
             )
-        n_iter += CHECK_EVERY
+            n_iter += 1
         if callback is not None:
             callback(n_iter, state.coef)
         dual = _dual(problem, norms, shape, penalty, previous, copies, fitted)
-        bound = xp.maximum(bound, dual)
-        gap = _primal(problem, norms, shape, penalty, state.coef) - bound
-        gaps = to_python(xp.where(gap > 0.0, gap, 0.0 * gap) / _positive(problem.null))
+        lower = xp.maximum(lower, dual)
+        gap = _primal(problem, norms, shape, penalty, state.coef) - lower
+        gaps = to_python(xp.clip(gap, 0.0, None) / _positive(problem.null))
         over = n_iter >= max_iter
         leaving = [i for i, g in enumerate(gaps) if over or g <= tol]
-        if leaving:
-            index = as_array(leaving, state.coef, dtype=xp.int64)
-            finished.append(
-                ([rows[i] for i in leaving], state.take(index), n_iter,
-                 [gaps[i] for i in leaving])
-            )
-            staying = [i for i, g in enumerate(gaps) if not (over or g <= tol)]
-            if not staying:
-                break
-            rows = [rows[i] for i in staying]
-            index = as_array(staying, state.coef, dtype=xp.int64)
-            problem, penalty = problem.take(index), penalty.take(index)
-            previous, state = previous.take(index), state.take(index)
-            copies, bound = xp.take(copies, index, axis=1), xp.take(bound, index)
+        staying = [i for i, g in enumerate(gaps) if not (over or g <= tol)]
         state = _balance(previous, state, copies)
+        if leaving:
+            finished.append(
+                _Finished(
+                    [rows[i] for i in leaving],
+                    state.take(_index(leaving, lower)),
+                    n_iter,
+                    [gaps[i] for i in leaving],
+                )
+            )
+            rows, index = [rows[i] for i in staying], _index(staying, lower)
+            problem, penalty = problem.take(index), penalty.take(index)
+            state, lower = state.take(index), xp.take(lower, index, axis=0)
     return _collect(finished, shape, tol)
+
+
+def admm_path(
+    problem: LeastSquares,
+    norms: Sequence[TensorNorm],
+    shape: tuple[int, ...],
+    lows: Sequence[float],
+    sparses: Sequence[float],
+    ridge: float = 0.0,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 5000,
+) -> Result:
+    """Solve for every pair of weights, each start taken from its neighbour.
+
+    All sparse weights (and responses) make a batch; the batch walks down the
+    low-rank weights, from strong to weak, with warm starts.
+
+    Parameters
+    ----------
+    problem : LeastSquares
+        K responses over one design.
+    norms, shape, tol, max_iter
+        As for `admm`.
+    lows, sparses : sequences of L and S floats
+    ridge : float
+
+    Returns
+    -------
+    Result
+        `x` of shape (L, S, K, p1, …, pM); the other fields of shape (L, S, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sltr.solvers.least_squares import rotate
+    >>> from sltr.solvers.low_rank import mode_norms
+    >>> problem = rotate(np.eye(4), np.array([3.0, 0.1, -2.0, 0.5]))
+    >>> admm_path(problem, mode_norms(2), (2, 2), [1.0, 0.1], [1.0, 0.5, 0.1]).x.shape
+    (2, 3, 1, 2, 2)
+    """
+    xp = array_namespace(problem.design)
+    n_sparse, n_responses = len(sparses), problem.target.shape[0]
+    batch = problem.take(_index(list(range(n_responses)) * n_sparse, problem.rest))
+    sparse = [value for value in sparses for _ in range(n_responses)]
+    weights = as_array(sparse, problem.rest)
+    order = sorted(range(len(lows)), key=lambda i: -lows[i])
+    results: dict[int, AdmmResult] = {}
+    state = None
+    for i in order:
+        results[i] = admm(
+            batch,
+            norms,
+            shape,
+            0.0 * weights + float(lows[i]),
+            weights,
+            0.0 * weights + float(ridge),
+            start=state,
+            tol=tol,
+            max_iter=max_iter,
+        )
+        state = results[i].state
+
+    def stacked(name: str) -> Array:
+        values = xp.stack([getattr(results[i], name) for i in range(len(lows))])
+        return xp.reshape(values, (len(lows), n_sparse, n_responses, *values.shape[2:]))
+
+    return Result(*map(stacked, ("x", "n_iter", "residual", "converged")))
+
+
+@dataclass(frozen=True, eq=False)
+class _Finished:
+    """Problems that left the batch together."""
+
+    rows: list[int]
+    state: State
+    n_iter: int
+    gaps: list[float]
 
 
 def _step(problem, norms, shape, penalty, state, relax):
     """Return the next state, the copies (1 + K, G, P) and B·u of the loss's."""
     xp = array_namespace(state.coef)
     step, n_copies = state.step, 1 + len(norms)
-    pulled = problem.target @ problem.design + step * (state.coef - state.duals[0, ...])
+    pulled = problem.pull + step * (state.coef - state.duals[0, ...])
     fitted = (pulled @ xp.matrix_transpose(problem.design)) / (step + problem.spectrum)
     copies = [(pulled - fitted @ problem.design) / step]
     threshold = (penalty.low / step)[:, 0]
@@ -351,7 +350,7 @@ def _dual(problem, norms, shape, penalty, state, copies, fitted):
     bounds = xp.maximum(
         bound(xp.minimum(best, boxed)), bound(xp.minimum(best, shared))
     )
-    cost = xp.sum(excess**2, axis=1) / (2.0 * _positive(ridge))
+    cost = xp.sum(excess**2, axis=1) / (2.0 * xp.where(ridge > 0.0, ridge, 1.0 + ridge))
     return xp.maximum(bounds, xp.where(ridge > 0.0, bound(1.0) - cost, bounds))
 
 
@@ -361,24 +360,29 @@ def _positive(x: Array) -> Array:
     return xp.clip(x, xp.finfo(x.dtype).smallest_normal, None)
 
 
-def _collect(finished, shape, tol) -> AdmmResult:
+def _index(rows: list[int], like: Array) -> Array:
+    return as_array(rows, like, dtype=array_namespace(like).int64)
+
+
+def _collect(
+    finished: list[_Finished], shape: tuple[int, ...], tol: float
+) -> AdmmResult:
     """Put the finished problems back into their order."""
-    order = [row for rows, _, _, _ in finished for row in rows]
-    first = finished[0][1].coef
+    first = finished[0].state.coef
     xp = array_namespace(first)
-    back = sorted(range(len(order)), key=order.__getitem__)
+    rows = [row for part in finished for row in part.rows]
+    back = sorted(range(len(rows)), key=rows.__getitem__)
     state = State(
-        xp.concat([s.coef for _, s, _, _ in finished], axis=0),
-        xp.concat([s.duals for _, s, _, _ in finished], axis=1),
-        xp.concat([s.step for _, s, _, _ in finished], axis=0),
-    ).take(as_array(back, first, dtype=xp.int64))
-    n_iter = [n for rows, _, n, _ in finished for _ in rows]
-    gaps = [gap for _, _, _, part in finished for gap in part]
-    residual = as_array([gaps[i] for i in back], first)
+        xp.concat([part.state.coef for part in finished], axis=0),
+        xp.concat([part.state.duals for part in finished], axis=1),
+        xp.concat([part.state.step for part in finished], axis=0),
+    ).take(_index(back, first))
+    n_iter = [part.n_iter for part in finished for _ in part.rows]
+    gaps = [gap for part in finished for gap in part.gaps]
     return AdmmResult(
-        x=xp.reshape(state.coef, (len(order), *shape)),
-        n_iter=as_array([n_iter[i] for i in back], first, dtype=xp.int64),
-        residual=residual,
-        converged=residual <= tol,
+        x=xp.reshape(state.coef, (len(rows), *shape)),
+        n_iter=_index([n_iter[i] for i in back], first),
+        residual=as_array([gaps[i] for i in back], first),
+        converged=as_array([gaps[i] <= tol for i in back], first, dtype=xp.bool),
         state=state,
     )

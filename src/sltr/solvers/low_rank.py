@@ -6,6 +6,7 @@ Each acts on a batch of shape (G, p1, …, pM) and follows the `Term` protocol o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -14,7 +15,7 @@ from sltr._array import Array, array_namespace, device, singular_values
 from sltr.prox import threshold_singular_values
 from sltr.tensor import fold, unfold
 
-__all__ = ["ModeNuclear", "TensorNorm", "Tubal", "mode_norms"]
+__all__ = ["ModeNuclear", "TensorNorm", "Tubal", "mode_norms", "zeroing_weight"]
 
 
 class TensorNorm(Protocol):
@@ -148,3 +149,32 @@ class Tubal:
         x = xp.moveaxis(x, self._tube_axis(x), -1)
         transformed = xp.fft.rfftn(x, axes=tuple(range(3, x.ndim)))
         return xp.moveaxis(transformed, (1, 2), (-2, -1))
+
+
+def zeroing_weight(norms: Sequence[TensorNorm], pull: Array) -> Array:
+    """Return a weight of the mean of `norms` at which the zero tensor is optimal.
+
+    Zero minimises ½‖y − A·w‖² + α/K Σ_k ‖W‖_(k) if Aᵀy is a sum of K tensors of
+    dual norm at most α/K. Shares of Aᵀy in inverse proportion to its dual norms
+    d_k do it for α = K / Σ_k (1/d_k); for K = 1 no smaller α does.
+
+    Parameters
+    ----------
+    norms : sequence of K TensorNorm
+    pull : array of shape (G, p1, …, pM)
+        Aᵀy, of each problem.
+
+    Returns
+    -------
+    array of shape (G,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> zeroing_weight(mode_norms(2), 3.0 * np.eye(2)[None])
+    array([3.])
+    """
+    xp = array_namespace(pull)
+    sizes = xp.stack([norm.dual(pull) for norm in norms])
+    inverse = 1.0 / xp.clip(sizes, xp.finfo(sizes.dtype).smallest_normal, None)
+    return len(norms) / xp.sum(inverse, axis=0)
