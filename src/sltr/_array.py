@@ -98,7 +98,9 @@ def adjoint(x: Array) -> Array:
     """Return the (conjugate) transpose of the last two axes."""
     xp = array_namespace(x)
     transposed = xp.matrix_transpose(x)
-    return xp.conj(transposed) if xp.isdtype(x.dtype, "complex floating") else transposed
+    return (
+        xp.conj(transposed) if xp.isdtype(x.dtype, "complex floating") else transposed
+    )
 
 
 def eigh(gram: Array) -> tuple[Array, Array]:

@@ -35,9 +35,9 @@ __all__ = [
     "weight_grids",
 ]
 
-# Weights near the maxima shrink to almost nothing; below a thousandth of them a
-# penalty no longer acts.
-FRACTIONS = (1e-3, 0.5)
+# Of the weights that make the coefficient zero: above a half little is left of
+# it, and below a thousandth a penalty hardly acts.
+FRACTIONS = (0.5, 1e-3)
 
 
 @dataclass(frozen=True)
@@ -163,17 +163,18 @@ def weight_grids(
     """Return default grids of (low, sparse) weights, strongest first.
 
     They are fractions of the weights at which either penalty alone makes the
-    coefficient zero, equally spaced on a log scale.
+    coefficient zero, equally spaced on a log scale, and zero: either penalty alone
+    is among the candidates.
     """
-    if not isinstance(n_alphas, int | np.integer) or n_alphas < 1:
-        msg = f"n_alphas={n_alphas!r} was given; expected an integer of at least 1."
+    if not isinstance(n_alphas, int | np.integer) or n_alphas < 2:
+        msg = f"n_alphas={n_alphas!r} was given; expected an integer of at least 2."
         raise ValueError(msg)
     xp = array_namespace(targets)
     data = centre(Samples(samples.X, targets[0, :], samples.weight), fit_intercept)
     # A is centred, so the mean of the responses drops out of Aᵀy.
     pull = (xp.sqrt(samples.weight) * targets) @ data.A
     low = zeroing_weight(norms, xp.reshape(pull, (-1, *samples.shape)))
-    fractions = np.geomspace(FRACTIONS[1], FRACTIONS[0], n_alphas)
+    fractions = np.append(np.geomspace(*FRACTIONS, n_alphas - 1), 0.0)
     return (
         float(xp.max(low)) * fractions,
         float(xp.max(xp.abs(pull))) * fractions,
@@ -276,7 +277,10 @@ def _score_fold(
 def _candidate(model: Any, fits: Fits, g: int) -> Any:
     """Return candidate g as a fitted estimator."""
     candidate = clone(model)
-    candidate.n_features_in_, candidate.shape_in_ = model.n_features_in_, model.shape_in_
+    candidate.n_features_in_, candidate.shape_in_ = (
+        model.n_features_in_,
+        model.shape_in_,
+    )
     if is_classifier(model):
         named = not callable(model.scoring)
         candidate.classes_ = np.arange(len(model.classes_)) if named else model.classes_

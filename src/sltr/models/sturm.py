@@ -121,9 +121,9 @@ class SturmRegressorCV(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     alphas_sparse, alphas_low : sequences of float, optional
-        Candidate weights; all pairs are tried. By default `n_alphas` fractions,
-        from 0.5 down to 0.001 on a log scale, of the weights at which either
-        penalty alone makes the coefficient zero.
+        Candidate weights; all pairs are tried. By default fractions, from 0.5 down
+        to 0.001 on a log scale, of the weights at which either penalty alone makes
+        the coefficient zero, and 0.
     alpha_ridge : float, default=0.0
     n_alphas : int, default=7
         Length of the default grids.

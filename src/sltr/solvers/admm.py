@@ -21,6 +21,8 @@ __all__ = ["AdmmResult", "State", "admm", "admm_path"]
 
 # Residual balancing, and the gap, look at the iterates this often.
 CHECK_EVERY = 10
+# Convergence is only proven for step sizes that change finitely often.
+BALANCE_UNTIL = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +79,7 @@ class _Penalty:
 def _cold(problem: LeastSquares, n_norms: int) -> State:
     xp = array_namespace(problem.design)
     coef = xp.zeros_like(problem.pull)
-    step = xp.mean(problem.spectrum) + 0.0 * problem.target[:, :1]
-    step = xp.where(step > 0.0, step, xp.ones_like(step))
+    step = _unit_if_zero(xp.mean(problem.spectrum)) + 0.0 * coef[:, :1]
     return State(coef, xp.stack([coef] * (n_norms + 1)), step)
 
 
@@ -171,7 +172,8 @@ def admm(
         over = n_iter >= max_iter
         leaving = [i for i, g in enumerate(gaps) if over or g <= tol]
         staying = [i for i, g in enumerate(gaps) if not (over or g <= tol)]
-        state = _balance(previous, state, copies)
+        if n_iter <= BALANCE_UNTIL:
+            state = _balance(problem, previous, state, copies)
         if leaving:
             finished.append(
                 _Finished(
@@ -284,23 +286,32 @@ def _step(problem, norms, shape, penalty, state, relax):
     return State(coef, pushed - coef, step), stacked, fitted
 
 
-def _balance(previous: State, state: State, copies: Array) -> State:
-    """Move each step size so that the relative residuals become equal."""
+def _balance(
+    problem: LeastSquares, previous: State, state: State, copies: Array
+) -> State:
+    """Move each step size so that the relative residuals become equal.
+
+    Steps stay in a range about the mean eigenvalue in which the loss's copy, a
+    difference divided by the step, keeps half of its digits.
+    """
     xp = array_namespace(copies)
+    n_copies = copies.shape[0]
 
     def size(x):
-        return xp.sqrt(xp.sum(x**2, axis=(0, 2)))
+        return xp.sqrt(xp.sum(x**2, axis=(0, 2)))[:, None]
 
-    n_copies = copies.shape[0]
-    every = xp.stack([state.coef] * n_copies)
-    primal = size(copies - every) / _positive(xp.maximum(size(copies), size(every)))
-    moved = xp.stack([state.coef - previous.coef] * n_copies)
-    dual = size(moved) / _positive(size(state.duals))
-    ratio = xp.sqrt(primal / _positive(dual))
+    spread = size(state.coef[None, ...]) * n_copies**0.5
+    moved = size((state.coef - previous.coef)[None, ...]) * n_copies**0.5
+    primal = size(copies - state.coef) / _positive(xp.maximum(size(copies), spread))
+    ratio = xp.sqrt(primal / _positive(moved / _positive(size(state.duals))))
     ratio = xp.clip(ratio, 0.2, 5.0)
-    near = (ratio > 0.8) & (ratio < 1.25)
-    ratio = xp.where(near, xp.ones_like(ratio), ratio)[:, None]
-    return State(state.coef, state.duals / ratio, state.step * ratio)
+    # A zero coefficient has no scale to which a residual could be relative.
+    near = ((ratio > 0.8) & (ratio < 1.25)) | (spread == 0.0)
+    digits = xp.finfo(copies.dtype).eps ** 0.5
+    middle = _unit_if_zero(xp.mean(problem.spectrum))
+    step = xp.where(near, state.step, state.step * ratio)
+    step = xp.minimum(xp.maximum(step, middle * digits), middle / digits)
+    return State(state.coef, state.duals * (state.step / step), step)
 
 
 def _primal(problem, norms, shape, penalty, coef):
@@ -340,18 +351,22 @@ def _dual(problem, norms, shape, penalty, state, copies, fitted):
 
     sparse, low, ridge = penalty.sparse[:, 0], penalty.low[:, 0], penalty.ridge[:, 0]
     best = _positive(cross / _positive(square))
-    boxed = xp.minimum(sparse / _positive(xp.max(xp.abs(left), axis=1)), 1.0 + 0 * best)
+    boxed = sparse / _positive(xp.maximum(xp.max(xp.abs(left), axis=1), sparse))
     excess = soft_threshold(left, penalty.sparse)
-    largest = 0.0 * best
+    largest = low
     for k, norm in enumerate(norms):
         spread = xp.reshape(pushes[k, ...] + excess / len(norms), (-1, *shape))
         largest = xp.maximum(largest, norm.dual(spread))
-    shared = xp.minimum(low / _positive(largest), 1.0 + 0 * best)
-    bounds = xp.maximum(
-        bound(xp.minimum(best, boxed)), bound(xp.minimum(best, shared))
-    )
-    cost = xp.sum(excess**2, axis=1) / (2.0 * xp.where(ridge > 0.0, ridge, 1.0 + ridge))
+    shared = low / _positive(largest)
+    bounds = xp.maximum(bound(xp.minimum(best, boxed)), bound(xp.minimum(best, shared)))
+    cost = xp.sum(excess**2, axis=1) / (2.0 * _unit_if_zero(ridge))
     return xp.maximum(bounds, xp.where(ridge > 0.0, bound(1.0) - cost, bounds))
+
+
+def _unit_if_zero(x: Array) -> Array:
+    """Return `x` with ones in place of zeros."""
+    xp = array_namespace(x)
+    return xp.where(x > 0.0, x, xp.ones_like(x))
 
 
 def _positive(x: Array) -> Array:
