@@ -68,7 +68,8 @@ class Weights:
 
 
 def _checked(values: Any, name: str) -> tuple[float, ...]:
-    clean = tuple(check_nonnegative(value, name) for value in np.atleast_1d(values))
+    values = [values] if isinstance(values, str) or np.ndim(values) == 0 else values
+    clean = tuple(check_nonnegative(value, name) for value in values)
     if not clean:
         msg = f"No values of {name} were given; expected at least one."
         raise ValueError(msg)

@@ -197,4 +197,5 @@ class RemursClassifierCV(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return labels of shape (n,)."""
-        return pick_labels(self.classes_, self.decision_function(X))
+        scores = self.decision_function(X)
+        return pick_labels(self.classes_, scores)

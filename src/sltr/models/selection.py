@@ -66,9 +66,7 @@ def kept_splits(
     """
     y = np.asarray(y).reshape(-1)
     folds = splits(cv, y, groups=groups, classifier=classifier)
-    if sample_weight is None or np.ndim(sample_weight) == 0:
-        return folds
-    kept = np.asarray(sample_weight) > 0
+    kept = np.asarray(1.0 if sample_weight is None else sample_weight) > 0
     if kept.all():
         return folds
     number = np.cumsum(kept) - 1

@@ -79,7 +79,7 @@ class _Penalty:
 def _cold(problem: LeastSquares, n_norms: int) -> State:
     xp = array_namespace(problem.design)
     coef = xp.zeros_like(problem.pull)
-    step = _unit_if_zero(xp.mean(problem.spectrum)) + 0.0 * coef[:, :1]
+    step = problem.scale + 0.0 * coef[:, :1]
     return State(coef, xp.stack([coef] * (n_norms + 1)), step)
 
 
@@ -308,7 +308,7 @@ def _balance(
     # A zero coefficient has no scale to which a residual could be relative.
     near = ((ratio > 0.8) & (ratio < 1.25)) | (spread == 0.0)
     digits = xp.finfo(copies.dtype).eps ** 0.5
-    middle = _unit_if_zero(xp.mean(problem.spectrum))
+    middle = problem.scale
     step = xp.where(near, state.step, state.step * ratio)
     step = xp.minimum(xp.maximum(step, middle * digits), middle / digits)
     return State(state.coef, state.duals * (state.step / step), step)

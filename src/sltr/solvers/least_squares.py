@@ -38,6 +38,18 @@ class LeastSquares:
         xp = array_namespace(self.target)
         return 0.5 * (xp.sum(self.target**2, axis=1) + self.rest)
 
+    @property
+    def scale(self) -> Array:
+        """The mean of the eigenvalues that are not zero, or one if all are.
+
+        Repeating samples, as weights do, adds zeros only.
+        """
+        xp = array_namespace(self.spectrum)
+        floor = xp.max(self.spectrum) * xp.finfo(self.spectrum.dtype).eps ** 0.5
+        n_above = xp.sum(xp.astype(self.spectrum > floor, self.spectrum.dtype))
+        mean = xp.sum(self.spectrum) / xp.clip(n_above, 1.0, None)
+        return xp.where(mean > 0.0, mean, xp.ones_like(mean))
+
     def take(self, rows: Array) -> LeastSquares:
         """Return the problems of some rows; a row may be taken many times."""
         xp = array_namespace(self.target)
