@@ -200,7 +200,9 @@ def test_folds_and_weights_speak_of_the_same_samples(data):
     kept, folds = weight > 0, list(KFold(3).split(X))
     number = np.cumsum(kept) - 1
     expected = RemursRegressorCV(
-        [1.0, 5.0], [1.0], cv=[(number[a[kept[a]]], number[b[kept[b]]]) for a, b in folds]
+        [1.0, 5.0],
+        [1.0],
+        cv=[(number[a[kept[a]]], number[b[kept[b]]]) for a, b in folds],
     ).fit(X[kept], y[kept])
     found = RemursRegressorCV([1.0, 5.0], [1.0], cv=folds).fit(X, y, weight)
     np.testing.assert_allclose(
