@@ -7,6 +7,7 @@ import pytest
 from sltr.solvers.admm import admm, admm_path
 from sltr.solvers.least_squares import rotate
 from sltr.solvers.low_rank import Tubal, mode_norms, zeroing_weight
+from sltr.solvers.penalised import Penalised
 
 SHAPE = (5, 4, 3)
 
@@ -74,7 +75,7 @@ def objective(A, y, norms, W, low, sparse, ridge):
 
 def solve(A, y, norms, low, sparse, ridge, shape=SHAPE, **how):
     weights = (np.array([float(weight)]) for weight in (low, sparse, ridge))
-    return admm(rotate(A, y), norms, shape, *weights, **how)
+    return admm(Penalised(rotate(A, y), norms, shape, *weights), **how)
 
 
 CASES = [
@@ -140,7 +141,7 @@ def test_batch_equals_single_problems():
     problem = rotate(A, np.stack([y, -2.0 * y[::-1]]))
     low, sparse = np.array([4.0, 1.0]), np.array([1.0, 3.0])
     how = {"tol": 1e-6}
-    batch = admm(problem, mode_norms(3), SHAPE, low, sparse, 0 * low, **how)
+    batch = admm(Penalised(problem, mode_norms(3), SHAPE, low, sparse, 0 * low), **how)
     for g, target in enumerate((y, -2.0 * y[::-1])):
         single = solve(A, target, mode_norms(3), low[g], sparse[g], 0.0, **how)
         np.testing.assert_allclose(batch.x[g], single.x[0], atol=1e-10)
@@ -194,7 +195,7 @@ def test_zero_design_and_zero_response_are_solved(dtype):
     y = np.arange(6, dtype=dtype)
     for design, target in ((A, y), (A, 0 * y), (np.ones_like(A), 0 * y)):
         weights = (np.ones(1, dtype),) * 3
-        result = admm(rotate(design, target), mode_norms(3), SHAPE, *weights)
+        result = admm(Penalised(rotate(design, target), mode_norms(3), SHAPE, *weights))
         assert result.converged[0]
         assert result.x.dtype == dtype
         np.testing.assert_array_equal(result.x, 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from sltr._array import Array, to_numpy
-from sltr.models.convex import select_weights
+from sltr.models.convex_cv import select_weights
 from sltr.models.labels import encode_labels, pick_labels
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.selection import kept_splits

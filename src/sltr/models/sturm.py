@@ -8,7 +8,8 @@ from typing import Any
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from sltr._array import Array, to_numpy
-from sltr.models.convex import Weights, convex_fits, select_weights, store_fit
+from sltr.models.convex import Weights, convex_fits, store_fit
+from sltr.models.convex_cv import select_weights
 from sltr.models.linear import predict_linear
 from sltr.models.selection import kept_splits
 from sltr.solvers.low_rank import Tubal

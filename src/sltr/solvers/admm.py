@@ -1,9 +1,6 @@
 """Sparse and low-rank least squares by the alternating direction method.
 
-    min_W  ½‖y − A·w‖² + α Σ_k c ‖W‖_(k) + β ‖W‖₁ + (γ/2) ‖W‖²,   w = vec(W),
-
-with low-rank norms ‖·‖_(k), each of share c = 1/K. One factorisation of A
-serves every α, β, γ and every step size; a batch holds one problem per row.
+One factorisation of the design serves all weights and every step size.
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.prox import soft_threshold
 from sltr.solvers.least_squares import LeastSquares
 from sltr.solvers.low_rank import TensorNorm
+from sltr.solvers.penalised import Penalised, positive
 from sltr.solvers.result import Result
 
 __all__ = ["AdmmResult", "State", "admm", "admm_path"]
@@ -62,34 +60,15 @@ class AdmmResult(Result):
     state: State
 
 
-@dataclass(frozen=True, eq=False)
-class _Penalty:
-    """The weights of a batch, each of shape (G, 1)."""
-
-    low: Array
-    sparse: Array
-    ridge: Array
-
-    def take(self, rows: Array) -> _Penalty:
-        xp = array_namespace(self.low)
-        parts = (self.low, self.sparse, self.ridge)
-        return _Penalty(*(xp.take(part, rows, axis=0) for part in parts))
-
-
-def _cold(problem: LeastSquares, n_norms: int) -> State:
-    xp = array_namespace(problem.design)
-    coef = xp.zeros_like(problem.pull)
-    step = problem.scale + 0.0 * coef[:, :1]
-    return State(coef, xp.stack([coef] * (n_norms + 1)), step)
+def _cold(problem: Penalised) -> State:
+    xp = array_namespace(problem.low)
+    coef = xp.zeros_like(problem.loss.pull)
+    step = problem.loss.scale + 0.0 * coef[:, :1]
+    return State(coef, xp.stack([coef] * (1 + len(problem.norms))), step)
 
 
 def admm(
-    problem: LeastSquares,
-    norms: Sequence[TensorNorm],
-    shape: tuple[int, ...],
-    low: Array,
-    sparse: Array,
-    ridge: Array,
+    problem: Penalised,
     *,
     start: State | None = None,
     relax: float = 1.6,
@@ -99,6 +78,8 @@ def admm(
 ) -> AdmmResult:
     """Solve a batch of sparse and low-rank least-squares problems.
 
+        min_W  ½‖y − A·w‖² + (α/K) Σ_k ‖W‖_(k) + β ‖W‖₁ + (γ/2) ‖W‖²
+
     Consensus ADMM: one copy U of the coefficient for the loss, one V_k for each
     norm, and W that carries the entrywise terms. The step size of each problem
     balances its primal and dual residuals. A problem leaves the batch when its
@@ -106,14 +87,8 @@ def admm(
 
     Parameters
     ----------
-    problem : LeastSquares
+    problem : Penalised
         G problems over one design.
-    norms : sequence of K TensorNorm
-        The low-rank norms, of weight low / K each.
-    shape : tuple of int
-        Shape of the coefficient, of P entries.
-    low, sparse, ridge : array of shape (G,)
-        The weights α, β, γ of each problem.
     start : State, optional
         The state of a result for neighbouring weights.
     relax : float
@@ -142,38 +117,35 @@ def admm(
     >>> import numpy as np
     >>> from sltr.solvers.least_squares import rotate
     >>> from sltr.solvers.low_rank import mode_norms
-    >>> problem = rotate(np.eye(4), np.array([3.0, 0.1, -2.0, 0.5]))
+    >>> loss = rotate(np.eye(4), np.array([3.0, 0.1, -2.0, 0.5]))
     >>> zero, one = np.zeros(1), np.ones(1)
-    >>> result = admm(problem, mode_norms(2), (2, 2), zero, one, zero, tol=1e-9)
+    >>> problem = Penalised(loss, mode_norms(2), (2, 2), zero, one, zero)
+    >>> result = admm(problem, tol=1e-9)
     >>> np.round(result.x, 3) + 0.0
     array([[[ 2.,  0.],
             [-1.,  0.]]])
     """
-    xp = array_namespace(problem.design)
-    penalty = _Penalty(low[:, None] / len(norms), sparse[:, None], ridge[:, None])
-    state = _cold(problem, len(norms)) if start is None else start
-    rows = list(range(problem.target.shape[0]))
+    xp = array_namespace(problem.low)
+    state = _cold(problem) if start is None else start
+    rows = list(range(problem.low.shape[0]))
     finished: list[_Finished] = []
-    lower = xp.zeros_like(problem.rest)
+    lower = xp.zeros_like(problem.low)
     n_iter = 0
     while rows:
         for _ in range(min(CHECK_EVERY, max_iter - n_iter)):
             previous = state
-            state, copies, fitted = _step(
-                problem, norms, shape, penalty, previous, relax
-            )
+            state, copies, fitted = _step(problem, previous, relax)
             n_iter += 1
         if callback is not None:
             callback(n_iter, state.coef)
-        dual = _dual(problem, norms, shape, penalty, previous, copies, fitted)
-        lower = xp.maximum(lower, dual)
-        gap = _primal(problem, norms, shape, penalty, state.coef) - lower
-        gaps = to_python(xp.clip(gap, 0.0, None) / _positive(problem.null))
+        lower = xp.maximum(lower, _bound(problem, previous, copies, fitted))
+        gap = xp.clip(problem.value(state.coef) - lower, 0.0, None)
+        gaps = to_python(gap / positive(problem.loss.null))
         over = n_iter >= max_iter
         leaving = [i for i, g in enumerate(gaps) if over or g <= tol]
         staying = [i for i, g in enumerate(gaps) if not (over or g <= tol)]
         if n_iter <= BALANCE_UNTIL:
-            state = _balance(problem, previous, state, copies)
+            state = _balance(previous, state, copies, problem.loss.scale)
         if leaving:
             finished.append(
                 _Finished(
@@ -184,13 +156,13 @@ def admm(
                 )
             )
             rows, index = [rows[i] for i in staying], _index(staying, lower)
-            problem, penalty = problem.take(index), penalty.take(index)
-            state, lower = state.take(index), xp.take(lower, index, axis=0)
-    return _collect(finished, shape, tol)
+            problem, state = problem.take(index), state.take(index)
+            lower = xp.take(lower, index, axis=0)
+    return _collect(finished, problem.shape, tol)
 
 
 def admm_path(
-    problem: LeastSquares,
+    loss: LeastSquares,
     norms: Sequence[TensorNorm],
     shape: tuple[int, ...],
     lows: Sequence[float],
@@ -207,12 +179,14 @@ def admm_path(
 
     Parameters
     ----------
-    problem : LeastSquares
+    loss : LeastSquares
         K responses over one design.
-    norms, shape, tol, max_iter
-        As for `admm`.
+    norms, shape
+        As for `Penalised`.
     lows, sparses : sequences of L and S floats
     ridge : float
+    tol, max_iter
+        As for `admm`.
 
     Returns
     -------
@@ -224,30 +198,22 @@ def admm_path(
     >>> import numpy as np
     >>> from sltr.solvers.least_squares import rotate
     >>> from sltr.solvers.low_rank import mode_norms
-    >>> problem = rotate(np.eye(4), np.array([3.0, 0.1, -2.0, 0.5]))
-    >>> admm_path(problem, mode_norms(2), (2, 2), [1.0, 0.1], [1.0, 0.5, 0.1]).x.shape
+    >>> loss = rotate(np.eye(4), np.array([3.0, 0.1, -2.0, 0.5]))
+    >>> admm_path(loss, mode_norms(2), (2, 2), [1.0, 0.1], [1.0, 0.5, 0.1]).x.shape
     (2, 3, 1, 2, 2)
     """
-    xp = array_namespace(problem.design)
-    n_sparse, n_responses = len(sparses), problem.target.shape[0]
-    batch = problem.take(_index(list(range(n_responses)) * n_sparse, problem.rest))
-    sparse = [value for value in sparses for _ in range(n_responses)]
-    weights = as_array(sparse, problem.rest)
+    xp = array_namespace(loss.design)
+    n_sparse, n_responses = len(sparses), loss.target.shape[0]
+    batch = loss.take(_index(list(range(n_responses)) * n_sparse, loss.rest))
+    repeated = [value for value in sparses for _ in range(n_responses)]
+    sparse = as_array(repeated, loss.rest)
     order = sorted(range(len(lows)), key=lambda i: -lows[i])
     results: dict[int, AdmmResult] = {}
     state = None
     for i in order:
-        results[i] = admm(
-            batch,
-            norms,
-            shape,
-            0.0 * weights + float(lows[i]),
-            weights,
-            0.0 * weights + float(ridge),
-            start=state,
-            tol=tol,
-            max_iter=max_iter,
-        )
+        low, gamma = 0.0 * sparse + float(lows[i]), 0.0 * sparse + float(ridge)
+        problem = Penalised(batch, norms, shape, low, sparse, gamma)
+        results[i] = admm(problem, start=state, tol=tol, max_iter=max_iter)
         state = results[i].state
 
     def stacked(name: str) -> Array:
@@ -267,32 +233,42 @@ class _Finished:
     gaps: list[float]
 
 
-def _step(problem, norms, shape, penalty, state, relax):
+def _step(problem: Penalised, state: State, relax: float) -> tuple[State, Array, Array]:
     """Return the next state, the copies (1 + K, G, P) and B·u of the loss's."""
     xp = array_namespace(state.coef)
-    step, n_copies = state.step, 1 + len(norms)
-    pulled = problem.pull + step * (state.coef - state.duals[0, ...])
-    fitted = (pulled @ xp.matrix_transpose(problem.design)) / (step + problem.spectrum)
-    copies = [(pulled - fitted @ problem.design) / step]
-    threshold = (penalty.low / step)[:, 0]
-    for k, norm in enumerate(norms, start=1):
-        centre = xp.reshape(state.coef - state.duals[k, ...], (-1, *shape))
-        copies.append(xp.reshape(norm.prox(centre, threshold), state.coef.shape))
+    loss, step = problem.loss, state.step
+    pulled = loss.pull + step * (state.coef - state.duals[0, ...])
+    fitted = (pulled @ xp.matrix_transpose(loss.design)) / (step + loss.spectrum)
+    copies = [(pulled - fitted @ loss.design) / step]
+    threshold = problem.share / step[:, 0]
+    for k, norm in enumerate(problem.norms, start=1):
+        low_rank = norm.prox(problem.fold(state.coef - state.duals[k, ...]), threshold)
+        copies.append(xp.reshape(low_rank, state.coef.shape))
     stacked = xp.stack(copies)
     pushed = state.duals + relax * stacked + (1.0 - relax) * state.coef
-    coef = soft_threshold(
-        xp.sum(pushed, axis=0) / n_copies, penalty.sparse / (n_copies * step)
-    ) / (1.0 + penalty.ridge / (n_copies * step))
+    total = len(copies) * step
+    mean = xp.sum(pushed, axis=0) / len(copies)
+    coef = soft_threshold(mean, problem.sparse[:, None] / total)
+    coef = coef / (1.0 + problem.ridge[:, None] / total)
     return State(coef, pushed - coef, step), stacked, fitted
 
 
-def _balance(
-    problem: LeastSquares, previous: State, state: State, copies: Array
-) -> State:
+def _bound(problem: Penalised, state: State, copies: Array, fitted: Array) -> Array:
+    """Return the lower bound that the step from `state` to `copies` implies.
+
+    The optimality of each copy gives Aᵀ(y − A·u), without a product, and a
+    subgradient of each norm, whose dual norm is at most its weight.
+    """
+    pull = state.step * (copies[0, ...] - state.coef + state.duals[0, ...])
+    parts = state.step * (state.coef - state.duals[1:, ...] - copies[1:, ...])
+    return problem.lower_bound(problem.loss.target - fitted, pull, parts)
+
+
+def _balance(previous: State, state: State, copies: Array, middle: Array) -> State:
     """Move each step size so that the relative residuals become equal.
 
-    Steps stay in a range about the mean eigenvalue in which the loss's copy, a
-    difference divided by the step, keeps half of its digits.
+    Steps stay in a range about `middle`, the size of the loss's eigenvalues, in
+    which the loss's copy, a difference divided by the step, keeps half its digits.
     """
     xp = array_namespace(copies)
     n_copies = copies.shape[0]
@@ -302,77 +278,15 @@ def _balance(
 
     spread = size(state.coef[None, ...]) * n_copies**0.5
     moved = size((state.coef - previous.coef)[None, ...]) * n_copies**0.5
-    primal = size(copies - state.coef) / _positive(xp.maximum(size(copies), spread))
-    ratio = xp.sqrt(primal / _positive(moved / _positive(size(state.duals))))
+    primal = size(copies - state.coef) / positive(xp.maximum(size(copies), spread))
+    ratio = xp.sqrt(primal / positive(moved / positive(size(state.duals))))
     ratio = xp.clip(ratio, 0.2, 5.0)
     # A zero coefficient has no scale to which a residual could be relative.
     near = ((ratio > 0.8) & (ratio < 1.25)) | (spread == 0.0)
     digits = xp.finfo(copies.dtype).eps ** 0.5
-    middle = problem.scale
     step = xp.where(near, state.step, state.step * ratio)
     step = xp.minimum(xp.maximum(step, middle * digits), middle / digits)
     return State(state.coef, state.duals * (state.step / step), step)
-
-
-def _primal(problem, norms, shape, penalty, coef):
-    """Return the objective at `coef`, shape (G,)."""
-    xp = array_namespace(coef)
-    error = problem.target - coef @ xp.matrix_transpose(problem.design)
-    tensor = xp.reshape(coef, (-1, *shape))
-    low = sum(norm.value(tensor) for norm in norms)
-    return (
-        0.5 * (xp.sum(error**2, axis=1) + problem.rest)
-        + penalty.low[:, 0] * low
-        + penalty.sparse[:, 0] * xp.sum(xp.abs(coef), axis=1)
-        + 0.5 * penalty.ridge[:, 0] * xp.sum(coef**2, axis=1)
-    )
-
-
-def _dual(problem, norms, shape, penalty, state, copies, fitted):
-    """Return a lower bound of the objective, shape (G,).
-
-    For any r and Z_k with ‖Z_k‖ ≤ α/K in the dual norm, and what is left,
-    v = Aᵀr − Σ Z_k, the bound is ⟨y, r⟩ − ½‖r‖² if ‖v‖_∞ ≤ β. The prox steps
-    give such Z_k, and Aᵀr without a product. (r, Z, v) is scaled until the last
-    constraint holds, or what exceeds it is spread over the Z_k before scaling,
-    or, with a ridge, what exceeds β costs its square over 2γ.
-    """
-    xp = array_namespace(copies)
-    error = problem.target - fitted
-    pulls = state.step * (copies[0, ...] - state.coef + state.duals[0, ...])
-    pushes = state.step * (state.coef - state.duals[1:, ...] - copies[1:, ...])
-    left = pulls - xp.sum(pushes, axis=0)
-    cross = xp.sum(problem.target * error, axis=1)
-    square = xp.sum(error**2, axis=1)
-    rest = 0.5 * problem.rest
-
-    def bound(scale):
-        return scale * cross - 0.5 * scale**2 * square + rest
-
-    sparse, low, ridge = penalty.sparse[:, 0], penalty.low[:, 0], penalty.ridge[:, 0]
-    best = _positive(cross / _positive(square))
-    boxed = sparse / _positive(xp.maximum(xp.max(xp.abs(left), axis=1), sparse))
-    excess = soft_threshold(left, penalty.sparse)
-    largest = low
-    for k, norm in enumerate(norms):
-        spread = xp.reshape(pushes[k, ...] + excess / len(norms), (-1, *shape))
-        largest = xp.maximum(largest, norm.dual(spread))
-    shared = low / _positive(largest)
-    bounds = xp.maximum(bound(xp.minimum(best, boxed)), bound(xp.minimum(best, shared)))
-    cost = xp.sum(excess**2, axis=1) / (2.0 * _unit_if_zero(ridge))
-    return xp.maximum(bounds, xp.where(ridge > 0.0, bound(1.0) - cost, bounds))
-
-
-def _unit_if_zero(x: Array) -> Array:
-    """Return `x` with ones in place of zeros."""
-    xp = array_namespace(x)
-    return xp.where(x > 0.0, x, xp.ones_like(x))
-
-
-def _positive(x: Array) -> Array:
-    """Return `x` with tiny values raised, so that it can divide."""
-    xp = array_namespace(x)
-    return xp.clip(x, xp.finfo(x.dtype).smallest_normal, None)
 
 
 def _index(rows: list[int], like: Array) -> Array:
