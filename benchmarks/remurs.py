@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--shape", type=int, nargs="+", default=[16, 16, 8])
     parser.add_argument("--samples", type=int, default=164)
     parser.add_argument("--budget", type=int, default=1000)
-    parser.add_argument("--tol", type=float, default=1e-6)
+    parser.add_argument("--tol", type=float, default=2e-6)
     args = parser.parse_args()
     shape = tuple(args.shape)
     A, y = simulate(shape, args.samples, np.random.default_rng(0))
@@ -101,30 +101,31 @@ def main():
     start = time.perf_counter()
     factor = cho_factor(np.eye(args.samples) + A @ A.T)
     theirs = time.perf_counter() - start
-    differences = []
+    differences, certified = [], 0.0
     for i, low in enumerate(lows):
         for j, sparse in enumerate(sparses):
             goal = objective(A, y, path.x[i, j, 0], low, sparse)
             W, seconds = textbook(A, y, shape, low, sparse, goal, factor, args.budget)
             theirs += seconds
+            gap = path.residual[i, j, 0] * 0.5 * (y @ y) / goal
+            certified = max(certified, gap)
             differences.append(objective(A, y, W, low, sparse) / goal - 1.0)
     size = "x".join(map(str, shape))
     close = np.array(differences) <= CLOSE
     print(f"Remurs, {size}, n={args.samples}, {close.size} candidates")
+    print(f"  sltr      {ours:8.2f} s, {int(path.n_iter.sum())} iterations;")
     print(
-        f"  sltr      {ours:8.2f} s, {int(path.n_iter.sum())} iterations, all "
-        f"gaps below {path.residual.max():.1e}"
+        f"            every objective certified within {certified:.1e} of its minimum"
     )
     print(
-        f"  textbook  {theirs:8.2f} s, {int((~close).sum())} candidates out of "
-        f"budget ({args.budget} iterations)"
+        f"  textbook  {theirs:8.2f} s; {int((~close).sum())} candidates out of budget"
     )
+    print(f"            ({args.budget} iterations) before they came within {CLOSE:.0e}")
     print(f"  ratio     {theirs / ours:8.1f}")
-    print(
-        "  largest relative difference of objectives: "
-        f"{np.abs(np.array(differences)[close]).max(initial=0.0):.1e} where both "
-        f"finished, {np.abs(differences).max():.1e} overall"
-    )
+    print("  largest relative difference of the objectives")
+    for name, part in (("where both finished", close), ("overall", close | True)):
+        largest = np.abs(np.array(differences)[part]).max(initial=0.0)
+        print(f"            {largest:.1e} {name}")
 
 
 if __name__ == "__main__":
