@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--shape", type=int, nargs="+", default=[16, 16, 8])
     parser.add_argument("--samples", type=int, default=164)
     parser.add_argument("--budget", type=int, default=1000)
-    parser.add_argument("--tol", type=float, default=2e-6)
+    parser.add_argument("--tol", type=float, default=1e-6)
     args = parser.parse_args()
     shape = tuple(args.shape)
     A, y = simulate(shape, args.samples, np.random.default_rng(0))

@@ -166,6 +166,18 @@ def test_scorings_computed_at_once_and_one_by_one_agree(data):
     assert 0.0 <= difference < 0.05
 
 
+def test_folded_rows_are_scored_one_by_one_too(data):
+    X, y = data
+    params = {
+        "alphas_sparse": [5.0],
+        "alphas_low": [5.0],
+        "scoring": "neg_median_absolute_error",
+    }
+    tensors = RemursRegressorCV(**params).fit(X, y)
+    rows = RemursRegressorCV(**params, feature_shape=SHAPE).fit(X.reshape(50, -1), y)
+    assert rows.best_score_ == tensors.best_score_
+
+
 @pytest.mark.parametrize("Model", CV)
 def test_default_grid_scales_with_the_data_and_finds_the_signal(Model, data):
     X, y = data
@@ -298,3 +310,16 @@ def test_one_class_is_refused(data):
     X, _ = data
     with pytest.raises(ValueError, match="expected at least 2 classes"):
         RemursClassifier().fit(X, np.ones(50, dtype=int))
+
+
+@pytest.mark.parametrize("Model", [*SINGLE, *CV])
+def test_torch_samples_give_torch_coefficients(Model, data):
+    torch = pytest.importorskip("torch")
+    X, y = data
+    params = {"n_alphas": 2, "cv": 2} if Model in CV else {}
+    expected = Model(**params).fit(X, y)
+    found = Model(**params).fit(torch.from_numpy(X), torch.from_numpy(y))
+    assert isinstance(found.coef_, torch.Tensor)
+    np.testing.assert_allclose(found.coef_.numpy(), expected.coef_, atol=1e-8)
+    predicted = found.predict(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(predicted, expected.predict(X), atol=1e-8)

@@ -155,12 +155,10 @@ def _score_fold(
 
 
 def _candidate(model: Any, fits: Fits, g: int) -> Any:
-    """Return candidate g as a fitted estimator."""
-    candidate = clone(model)
-    candidate.n_features_in_, candidate.shape_in_ = (
-        model.n_features_in_,
-        model.shape_in_,
-    )
+    """Return candidate g as an estimator fitted on tensors, folded already."""
+    candidate = clone(model).set_params(feature_shape=None)
+    candidate.shape_in_ = model.shape_in_
+    candidate.n_features_in_ = model.shape_in_[0]
     if is_classifier(model):
         named = not callable(model.scoring)
         candidate.classes_ = np.arange(len(model.classes_)) if named else model.classes_
