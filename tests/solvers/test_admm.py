@@ -151,7 +151,7 @@ def test_batch_equals_single_problems():
 @pytest.mark.parametrize("norms", [mode_norms(3), (Tubal(),)])
 def test_warm_path_equals_cold_fits(norms):
     A, y = problem_data(30)
-    lows, sparses = [1.0, 10.0, 0.0], [2.0, 0.5]
+    lows, sparses = [1.0, 10.0, 0.0], [2.0, 1.0]
     path = admm_path(rotate(A, y), norms, SHAPE, lows, sparses, tol=1e-7)
     assert np.all(path.converged)
     for i, low in enumerate(lows):
