@@ -108,37 +108,42 @@ def check_samples(
 
 
 def check_covariates(
-    covariates: Any, like: Array, sample_weight: Any = None, *, n_columns: int = -1
+    covariates: Any,
+    n_samples: int,
+    like: Array,
+    *,
+    sample_weight: Any = None,
+    n_columns: int = -1,
 ) -> Array:
-    """Return scalar covariates as a clean array (n, q) beside the tensors `like`.
+    """Return scalar covariates as a clean array (n, q) of the library of `like`.
 
     Parameters
     ----------
     covariates : array of shape (n,) or (n, q), or None for q = 0
-    like : array of shape (n, …)
-        Samples as the user gave them, before any were dropped, give the library.
+    n_samples : int
+        The samples `check_samples` kept.
+    like : array
     sample_weight : array of shape (n,), optional
         Rows of weight zero are dropped, as `check_samples` does.
     n_columns : int
         The number of columns a fitted model expects; -1 for any.
     """
     xp = array_namespace(like)
-    n_samples = like.shape[0]
-    clean = np.zeros((n_samples, 0)) if covariates is None else to_numpy(covariates)
-    clean = np.asarray(clean, dtype=np.float64)
+    given = np.zeros((n_samples, 0)) if covariates is None else to_numpy(covariates)
+    clean = np.asarray(given, dtype=np.float64)
     clean = clean[:, None] if clean.ndim == 1 else clean
+    if covariates is not None and np.ndim(sample_weight) == 1:
+        kept = np.asarray(to_numpy(sample_weight)) > 0
+        clean = clean[kept] if len(kept) == len(clean) else clean
     expected = n_columns if n_columns >= 0 else clean.shape[-1]
     if clean.shape != (n_samples, expected) or not np.isfinite(clean).all():
         msg = (
-            f"covariates of shape {clean.shape} were given; expected finite numbers "
-            f"of shape {(n_samples, 'q' if n_columns < 0 else n_columns)}, one row "
-            "for each sample of X."
+            f"covariates of shape {clean.shape} were given for {n_samples} samples; "
+            f"expected finite numbers, one row for each sample and {expected} columns."
         )
         raise ValueError(msg)
-    if sample_weight is not None and np.ndim(sample_weight) == 1:
-        clean = clean[to_numpy(sample_weight) > 0]
-    if clean.shape[1] == 0:  # an empty list would lose its number of columns
-        return xp.zeros((clean.shape[0], 0), dtype=like.dtype, device=device(like))
+    if expected == 0:  # an empty list would lose its number of columns
+        return xp.zeros((n_samples, 0), dtype=like.dtype, device=device(like))
     return as_array(clean, like)
 
 

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sltr._array import Array, array_namespace
 from sltr.models.linear import linear_scores
 from sltr.solvers.block_relaxation import Relaxed, block_relaxation, starts
-from sltr.solvers.decompositions import CP, Tucker
+from sltr.solvers.decompositions import CP, Blocks, Tucker
 from sltr.solvers.glm import FAMILIES, Problem
 from sltr.validation import (
     Samples,
@@ -89,9 +89,8 @@ def prepare_samples(
         msg = f"family={family!r} was given; expected one of {sorted(FAMILIES)}."
         raise ValueError(msg)
     check_response(samples.y, family)
-    given = samples.X if len(X) == samples.X.shape[0] else X
-    Z = check_covariates(covariates, given, sample_weight)
-    Z = array_namespace(samples.X).astype(Z, samples.X.dtype, copy=False)
+    n_kept = samples.X.shape[0]
+    Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]
     return prepare(samples, Z, family, model.fit_intercept)
 
@@ -130,19 +129,19 @@ def prepare(
     X = root[:, None] * samples.flat
     project = xp.linalg.pinv(weighted) if Z.shape[1] else xp.matrix_transpose(weighted)
     X_shift = project @ X
-    X = X - weighted @ X_shift
-    X_unit = _unit(float(xp.sum(X * X)) / (total * X.shape[1]))
+    residue = X - weighted @ X_shift
+    X_unit = _unit(residue, X, total * X.shape[1])
     if family == "normal":
         y = root * y
         y_shift = project @ y
-        y = y - weighted @ y_shift
-        y_unit = _unit(float(xp.sum(y * y)) / total)
-        y, Z, scale = y / y_unit, Z[:, :0], 1.0 / X_unit
+        y_residue = y - weighted @ y_shift
+        y_unit = _unit(y_residue, y, total)
+        y, Z, scale = y_residue / y_unit, Z[:, :0], 1.0 / X_unit
         weight = xp.ones_like(weight)
     else:
         y_shift, y_unit, scale = xp.zeros_like(Z[0, :]), 1.0, 1.0 / (root * X_unit)
         scale = scale[:, None]
-    X = xp.reshape(X * scale, samples.X.shape)
+    X = xp.reshape(residue * scale, samples.X.shape)
     return Prepared(
         Problem(X, y, weight, Z, FAMILIES[family]),
         total,
@@ -155,9 +154,12 @@ def prepare(
     )
 
 
-def _unit(mean_square: float) -> float:
-    """Return the root mean square; rounding left by a constant counts as none."""
-    return mean_square**0.5 if mean_square > 1e-30 else 1.0
+def _unit(residue: Array, before: Array, count: float) -> float:
+    """Return the root mean square; the rounding a constant leaves counts as none."""
+    xp = array_namespace(residue)
+    square, whole = float(xp.sum(residue * residue)), float(xp.sum(before * before))
+    rounding = (10.0 * float(xp.finfo(residue.dtype).eps)) ** 2 * whole
+    return (square / count) ** 0.5 if square > rounding else 1.0
 
 
 def check_count(value: Any, name: str, *, largest: int | None = None) -> int:
@@ -177,9 +179,13 @@ def fit_structure(
     *,
     ridge: float,
     l1: float = 0.0,
-    start: Any = None,
+    warm: Blocks | None = None,
 ) -> Relaxed:
-    """Fit one structure with relative penalties; `start` replaces all the starts."""
+    """Fit one structure with relative penalties.
+
+    `warm`, a solution for a neighbouring penalty, takes the place of random starts;
+    it races against the spectral one, for a component at zero cannot come back.
+    """
     ridge = check_nonnegative(ridge, "alpha_ridge")
     l1 = check_nonnegative(l1, "alpha_l1")
     n_unknowns = max(structure.block_sizes()) + prepared.problem.covariates.shape[1]
@@ -193,10 +199,11 @@ def fit_structure(
         raise ValueError(msg)
     rng = check_random_state(model.random_state)
     n_starts = check_count(model.n_restarts, "n_restarts")
+    cold = starts(prepared.problem, structure, 1 if warm else n_starts, rng)
     return block_relaxation(
         prepared.problem,
         structure,
-        [start] if start else starts(prepared.problem, structure, n_starts, rng),
+        [warm, *cold] if warm else cold,
         ridge=ridge * prepared.total,
         l1=l1 * prepared.total,
         tol=check_nonnegative(model.tol, "tol"),
@@ -246,7 +253,6 @@ def remember(
     model.deviance_ = found.deviance * prepared.y_unit**2
     model.n_iter_ = len(found.path)
     model.bic_ = bic(prepared, structure, found)
-    warn_unless_converged(model, found)
     return model
 
 
@@ -266,7 +272,7 @@ def warn_unless_converged(model: Any, found: Relaxed) -> None:
 def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
     """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
     eta = linear_scores(model, X)
-    Z = check_covariates(covariates, eta, n_columns=model.n_covariates_in_)
+    Z = check_covariates(covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_)
     return eta + Z @ model.covariate_coef_ if Z.shape[1] else eta
 
 

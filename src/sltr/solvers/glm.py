@@ -31,7 +31,6 @@ class Family:
     mean: Callable[[Array], Array]
     variance: Callable[[Array], Array]
     deviance: Callable[[Array, Array, Array], float]
-    link: Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,18 +95,11 @@ FAMILIES = {
         lambda eta: eta,
         lambda eta: array_namespace(eta).ones_like(eta),
         _squared_error,
-        lambda mean: mean,
     ),
     "binomial": Family(
-        "binomial",
-        _logistic,
-        _logistic_variance,
-        _logistic_deviance,
-        lambda mean: array_namespace(mean).log(mean / (1.0 - mean)),
+        "binomial", _logistic, _logistic_variance, _logistic_deviance
     ),
-    "poisson": Family(
-        "poisson", _exp, _exp, _poisson_deviance, lambda m: array_namespace(m).log(m)
-    ),
+    "poisson": Family("poisson", _exp, _exp, _poisson_deviance),
 }
 
 
