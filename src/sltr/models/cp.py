@@ -143,7 +143,7 @@ class CPRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""
-        return predict_mean(self, X, covariates)
+        return predict_mean(self, X, covariates, self.family)
 
 
 class CPClassifier(ClassifierMixin, BaseEstimator):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -33,18 +33,20 @@ __all__ = [
     "Prepared",
     "bic",
     "check_count",
+    "check_family",
     "check_response",
     "choose_by_bic",
     "fit_structure",
+    "predict_mean",
     "prepare",
     "prepare_samples",
-    "predict_mean",
     "remember",
     "scores_with_covariates",
     "warn_unless_converged",
 ]
 
 Structure = CP | Tucker
+S = TypeVar("S", CP, Tucker)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +87,19 @@ def prepare_samples(
 ) -> Prepared:
     """Check the user's data and bring it to units of one."""
     samples = check_samples(model, X, y, sample_weight)
-    if family not in FAMILIES:
-        msg = f"family={family!r} was given; expected one of {sorted(FAMILIES)}."
-        raise ValueError(msg)
-    check_response(samples.y, family)
+    check_response(samples.y, check_family(family))
     n_kept = samples.X.shape[0]
     Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]
     return prepare(samples, Z, family, model.fit_intercept)
+
+
+def check_family(family: Any) -> str:
+    """Return the name of a family we know."""
+    if family not in FAMILIES:
+        msg = f"family={family!r} was given; expected one of {sorted(FAMILIES)}."
+        raise ValueError(msg)
+    return family
 
 
 def check_response(y: Array, family: str) -> None:
@@ -167,7 +174,9 @@ def check_count(value: Any, name: str, *, largest: int | None = None) -> int:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < 1 or (largest is not None and value > largest):
         limit = "" if largest is None else f" and at most {largest}"
-        msg = f"{name}={value!r} was given; expected a whole number of at least 1{limit}."
+        msg = (
+            f"{name}={value!r} was given; expected a whole number of at least 1{limit}."
+        )
         raise ValueError(msg)
     return int(value)
 
@@ -229,12 +238,12 @@ def bic(prepared: Prepared, structure: Structure, found: Relaxed) -> float:
 
 def choose_by_bic(
     prepared: Prepared,
-    structures: Sequence[Structure],
+    structures: Sequence[S],
     model: Any,
     *,
     ridge: float,
     l1: float = 0.0,
-) -> tuple[Structure, Relaxed]:
+) -> tuple[S, Relaxed]:
     """Fit all structures and return the first with the lowest BIC."""
     fits = [fit_structure(prepared, s, model, ridge=ridge, l1=l1) for s in structures]
     values = [bic(prepared, s, f) for s, f in zip(structures, fits, strict=True)]
@@ -263,8 +272,8 @@ def warn_unless_converged(model: Any, found: Relaxed) -> None:
     gain = (found.path[-2] - found.path[-1]) / (abs(found.path[-1]) + 1.0)
     msg = (
         f"{type(model).__name__} stopped after {len(found.path)} sweeps; the last one "
-        f"lowered the objective by {gain:.1e} (tol={model.tol}). Raise max_iter, tol or "
-        "the penalty."
+        f"lowered the objective by {gain:.1e} (tol={model.tol}). Raise max_iter, "
+        "tol or the penalty."
     )
     warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
@@ -272,11 +281,12 @@ def warn_unless_converged(model: Any, found: Relaxed) -> None:
 def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
     """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
     eta = linear_scores(model, X)
-    Z = check_covariates(covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_)
+    Z = check_covariates(
+        covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
+    )
     return eta + Z @ model.covariate_coef_ if Z.shape[1] else eta
 
 
-def predict_mean(model: Any, X: Any, covariates: Any) -> Array:
+def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
     """Return the expected response, shape (n,)."""
-    eta = scores_with_covariates(model, X, covariates)
-    return FAMILIES[model.family].mean(eta)
+    return FAMILIES[family].mean(scores_with_covariates(model, X, covariates))

@@ -125,7 +125,7 @@ class TuckerRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""
-        return predict_mean(self, X, covariates)
+        return predict_mean(self, X, covariates, self.family)
 
 
 def remember_blocks(
@@ -152,9 +152,7 @@ def candidate_ranks(
     """
     found = set()
     for rank, lowered in product(range(1, largest + 1), range(-1, len(shape))):
-        ranks = tuple(
-            min(p, rank - (m == lowered)) for m, p in enumerate(shape)
-        )
+        ranks = tuple(min(p, rank - (m == lowered)) for m, p in enumerate(shape))
         if all(r >= 1 and r * r <= prod(ranks) for r in ranks):
             found.add(ranks)
     return sorted(found, key=lambda ranks: (sum(ranks), ranks))

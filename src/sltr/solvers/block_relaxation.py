@@ -206,8 +206,8 @@ def group_relaxation(
     """
     shape = tuple(factor.shape[0] for factor in start)
     blocks = CP(shape, start[0].shape[1]).balance(start)
-    gamma, path, converged = null_gamma(problem), [], False
-    deviance = float("nan")
+    gamma, deviance, converged = null_gamma(problem), float("nan"), False
+    path: list[float] = []
     share, _ = _shares(blocks)
     while len(path) < max_iter and not converged:
         structure = CP(shape, blocks[0].shape[1])

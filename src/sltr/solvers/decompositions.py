@@ -227,9 +227,7 @@ class Tucker:
 
     def n_parameters(self) -> int:
         """Return the free parameters: those of the blocks less their invariances."""
-        factors = sum(
-            r * (p - r) for p, r in zip(self.shape, self.ranks, strict=True)
-        )
+        factors = sum(r * (p - r) for p, r in zip(self.shape, self.ranks, strict=True))
         return factors + prod(self.ranks)
 
     def block_sizes(self) -> list[int]:

@@ -96,9 +96,7 @@ FAMILIES = {
         lambda eta: array_namespace(eta).ones_like(eta),
         _squared_error,
     ),
-    "binomial": Family(
-        "binomial", _logistic, _logistic_variance, _logistic_deviance
-    ),
+    "binomial": Family("binomial", _logistic, _logistic_variance, _logistic_deviance),
     "poisson": Family("poisson", _exp, _exp, _poisson_deviance),
 }
 
