@@ -57,7 +57,8 @@ class CPRegressor(RegressorMixin, BaseEstimator):
     alpha_l1 : float
         Above 0 the factors become sparse.
     n_restarts : int
-        Starts in all: one from the spectrum of the score tensor, the rest random.
+        Starts in all: one grown rank by rank, one from the spectrum of the score
+        tensor, the rest random.
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Folds flat rows of X into tensors.
@@ -109,8 +110,8 @@ class CPRegressor(RegressorMixin, BaseEstimator):
         n_restarts: int = 3,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         random_state: Any = 0,
     ):
         self.rank = rank
@@ -183,8 +184,8 @@ max_iter, random_state
         n_restarts: int = 3,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         random_state: Any = 0,
     ):
         self.rank = rank

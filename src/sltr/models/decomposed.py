@@ -193,7 +193,7 @@ def fit_structure(
     """Fit one structure with relative penalties.
 
     `warm`, a solution for a neighbouring penalty, takes the place of random starts;
-    it races against the spectral one, for a component at zero cannot come back.
+    it races against a fresh one, for a component at zero cannot come back.
     """
     ridge = check_nonnegative(ridge, "alpha_ridge")
     l1 = check_nonnegative(l1, "alpha_l1")
@@ -208,13 +208,21 @@ def fit_structure(
         raise ValueError(msg)
     rng = check_random_state(model.random_state)
     n_starts = check_count(model.n_restarts, "n_restarts")
-    cold = starts(prepared.problem, structure, 1 if warm else n_starts, rng)
+    ridge, l1 = ridge * prepared.total, l1 * prepared.total
+    cold = starts(
+        prepared.problem,
+        structure,
+        1 if warm else n_starts,
+        rng,
+        ridge=ridge,
+        l1=l1,
+    )
     return block_relaxation(
         prepared.problem,
         structure,
         [warm, *cold] if warm else cold,
-        ridge=ridge * prepared.total,
-        l1=l1 * prepared.total,
+        ridge=ridge,
+        l1=l1,
         tol=check_nonnegative(model.tol, "tol"),
         max_iter=check_count(model.max_iter, "max_iter"),
     )

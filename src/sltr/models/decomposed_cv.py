@@ -94,8 +94,8 @@ class CPRegressorCV(RegressorMixin, BaseEstimator):
         n_restarts: int = 3,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         random_state: Any = 0,
         n_jobs: int | None = None,
     ):
@@ -181,8 +181,8 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
         n_restarts: int = 3,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         random_state: Any = 0,
         n_jobs: int | None = None,
     ):

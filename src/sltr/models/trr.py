@@ -48,7 +48,7 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
     max_iter : int
         Sweeps.
     n_restarts : int
-        Starts in all: one from the spectrum of Xᵀy, the rest random.
+        Starts in all; see `CPRegressor`.
     random_state : int, RandomState or None
 
     Attributes
@@ -82,8 +82,8 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
         alpha_ridge: float = 1e-2,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         n_restarts: int = 1,
         random_state: Any = 0,
     ):
@@ -156,8 +156,8 @@ class ORTRRRegressor(RegressorMixin, BaseEstimator):
         beta: float = 100.0,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         n_restarts: int = 1,
         random_state: Any = 0,
     ):
@@ -175,17 +175,19 @@ class ORTRRRegressor(RegressorMixin, BaseEstimator):
         prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
         shape = self.shape_in_
         most = min(check_count(self.max_rank, "max_rank"), prod(shape) // max(shape))
+        strength = prepared.total / _check_beta(self.beta)
         candidates = starts(
             prepared.problem,
             CP(shape, most),
             check_count(self.n_restarts, "n_restarts"),
             check_random_state(self.random_state),
+            ridge=strength,
         )
         fits = [
             group_relaxation(
                 prepared.problem,
                 start,
-                strength=prepared.total / _check_beta(self.beta),
+                strength=strength,
                 tol=check_nonnegative(self.tol, "tol"),
                 max_iter=check_count(self.max_iter, "max_iter"),
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sltr._array import Array, array_namespace
-from sltr.design import combine
+from sltr.design import combine, inner
 from sltr.solvers.decompositions import CP, Blocks, Tucker
 from sltr.solvers.glm import Problem, solve_block
 from sltr.tensor import flatten
@@ -21,6 +21,9 @@ from sltr.tensor import flatten
 __all__ = ["Relaxed", "block_relaxation", "group_relaxation", "null_gamma", "starts"]
 
 Structure = CP | Tucker
+
+# Sweeps of a start before it is enlarged, or compared with others.
+N_SWEEPS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,17 +61,56 @@ def null_gamma(problem: Problem) -> Array:
 
 
 def starts(
-    problem: Problem, structure: Structure, n_starts: int, rng: Any
+    problem: Problem,
+    structure: Structure,
+    n_starts: int,
+    rng: Any,
+    *,
+    ridge: float,
+    l1: float = 0.0,
 ) -> list[Blocks]:
-    """Return the spectral start, from the score at B = 0, and random ones."""
+    """Return a grown start, the spectral one, and random ones, up to `n_starts`.
+
+    The spectral start decomposes the score tensor at B = 0. The grown one goes from
+    rank to rank: a few sweeps, then the direction the score at that point asks for.
+    It seldom ends in a poor local minimum, where the spectral start often does.
+    """
+    first = structure.smaller(1)
+    gamma = null_gamma(problem)
+    slope = _score(problem, None, gamma)
+    spectral = structure.spectral_start(slope)
+    if structure == first:
+        grown = [spectral]
+    else:
+        blocks = first.spectral_start(slope)
+        for rank in range(2, structure.largest_rank + 1):
+            smaller, larger = structure.smaller(rank - 1), structure.smaller(rank)
+            point = Relaxed(blocks, gamma, float("nan"), (), False)
+            found = _relax(
+                problem, smaller, point, ridge=ridge, l1=l1, tol=0.0, max_iter=N_SWEEPS
+            )
+            coef = smaller.tensor(found.blocks)
+            slope = _score(problem, coef, found.gamma)
+            blocks = larger.enlarge(found.blocks, coef, slope)
+        grown = [blocks, spectral]
+    n_random = max(0, n_starts - len(grown))
+    randoms = [structure.random_start(rng, slope) for _ in range(n_random)]
+    return [*grown, *randoms][:n_starts]
+
+
+def _score(problem: Problem, coef: Array | None, gamma: Array) -> Array:
+    """Return a gradient step for the tensor: what n samples ask for on average.
+
+    For samples of unit mean square its length is about right.
+    """
     xp = array_namespace(problem.X)
-    eta = problem.covariates @ null_gamma(problem)
-    score = problem.weight * (problem.y - problem.family.mean(eta))
-    pilot = xp.reshape(combine(score[None, :], flatten(problem.X)), structure.shape)
-    size = float(xp.sqrt(xp.sum(pilot**2)))
-    pilot = pilot / (size if size > 0.0 else 1.0)
-    randoms = [structure.random_start(rng, pilot) for _ in range(n_starts - 1)]
-    return [structure.spectral_start(pilot), *randoms]
+    flat, family = flatten(problem.X), problem.family
+    eta = problem.covariates @ gamma
+    if coef is not None:
+        eta = eta + inner(flat, flatten(coef[None, ...]))[:, 0]
+    information = xp.sum(problem.weight * family.variance(eta))
+    residual = problem.weight * (problem.y - family.mean(eta)) / information
+    return xp.reshape(combine(residual[None, :], flat), problem.X.shape[1:])
 
 
 def _sweep(
@@ -110,7 +152,6 @@ def block_relaxation(
     l1: float = 0.0,
     tol: float = 1e-6,
     max_iter: int = 200,
-    n_race: int = 5,
 ) -> Relaxed:
     """Minimise the penalised deviance over a structure by block relaxation.
 
@@ -128,12 +169,10 @@ def block_relaxation(
         Stops when a sweep lowers the objective f by less than tol·(|f| + 1).
     max_iter : int
         Sweeps of the winner.
-    n_race : int
-        Sweeps before the winner is chosen.
     """
     gamma = null_gamma(problem)
     how = {"ridge": ridge, "l1": l1, "tol": tol}
-    first = min(n_race, max_iter) if len(candidates) > 1 else max_iter
+    first = min(N_SWEEPS, max_iter) if len(candidates) > 1 else max_iter
     racers = [
         _relax(
             problem,

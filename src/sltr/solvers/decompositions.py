@@ -5,7 +5,8 @@ linear in each block when the others are held. All structures offer the same met
 
 - ``designs(X, blocks)`` yields ``(index, design)`` for one sweep;
 - ``balance(blocks)`` is the same tensor at no higher a ridge penalty;
-- ``spectral_start``, ``random_start`` and ``tensor`` make blocks and undo them.
+- ``spectral_start``, ``random_start``, ``enlarge`` and ``tensor`` make blocks and undo
+  them; ``smaller(k)`` is the same structure with ranks of at most k.
 
 The samples are read twice in a sweep: once contracted with the factors of the last
 modes, which serves all the first modes, and once the other way round.
@@ -44,6 +45,11 @@ class CP:
 
     shape: Shape
     rank: int
+
+    @property
+    def largest_rank(self) -> int:
+        """The number of components."""
+        return self.rank
 
     def designs(self, X: Array, blocks: Blocks) -> Iterator[tuple[int, Array]]:
         """Yield every factor's design, shape (n, p_m·R), from the current blocks.
@@ -129,6 +135,20 @@ class CP:
             terms.append(term)
         return [xp.stack([t[m] for t in terms], axis=1) for m in range(pilot.ndim)]
 
+    def smaller(self, rank: int) -> CP:
+        """Return the structure with at most `rank` components."""
+        return CP(self.shape, min(rank, self.rank))
+
+    def enlarge(self, blocks: Blocks, coef: Array, slope: Array) -> Blocks:
+        """Add the leading rank-one term of `slope` to blocks of one rank less."""
+        xp = array_namespace(slope)
+        term = _rank_one(slope)
+        size = abs(float(_inner_product(slope, term))) ** (1.0 / slope.ndim)
+        return [
+            xp.concat([block, size * vector[:, None]], axis=1)
+            for block, vector in zip(blocks, term, strict=True)
+        ]
+
     def n_parameters(self) -> int:
         """Return the free parameters: those of the factors less their invariances."""
         if len(self.shape) == 2:
@@ -146,6 +166,11 @@ class Tucker:
 
     shape: Shape
     ranks: Shape
+
+    @property
+    def largest_rank(self) -> int:
+        """The largest of the modes' ranks."""
+        return max(self.ranks)
 
     def designs(self, X: Array, blocks: Blocks) -> Iterator[tuple[int, Array]]:
         """Yield the design of every factor, shape (n, p_m·r_m), then of the core.
@@ -224,6 +249,14 @@ class Tucker:
         for mode in range(len(factors)):
             batch = _project(batch, factors, mode)
         return [*factors, batch[0, ...]]
+
+    def smaller(self, rank: int) -> Tucker:
+        """Return the structure with ranks of at most `rank`."""
+        return Tucker(self.shape, tuple(min(rank, r) for r in self.ranks))
+
+    def enlarge(self, blocks: Blocks, coef: Array, slope: Array) -> Blocks:
+        """Truncate a gradient step from the tensor of smaller blocks."""
+        return self.spectral_start(coef + slope)
 
     def n_parameters(self) -> int:
         """Return the free parameters: those of the blocks less their invariances."""

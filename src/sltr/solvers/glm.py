@@ -187,8 +187,9 @@ def _newton(problem, columns, theta, penalty, threshold, max_iter):
     eta = columns @ theta
     deviance, value = evaluate(theta, eta)
     for _ in range(1 if family.name == "normal" else max_iter):
-        curvature = (weight * family.variance(eta))[:, None] * columns
-        hessian = xp.matrix_transpose(columns) @ curvature
+        # One array times itself: BLAS computes half of a symmetric product.
+        half = xp.sqrt(weight * family.variance(eta))[:, None] * columns
+        hessian = xp.matrix_transpose(half) @ half
         hessian = hessian + _diagonal(penalty + _jitter(hessian))
         residual = weight * (y - family.mean(eta))
         slope = xp.matrix_transpose(columns) @ residual - penalty * theta
