@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -275,8 +274,7 @@ def cp_structures(
     shape: tuple[int, ...], rank: int | str, ranks: Sequence[int]
 ) -> list[CP]:
     """Return the structures to choose from: one for a number, many for "bic"."""
-    # Every tensor is a sum of this many rank-one terms: slices of the longest mode.
-    largest = prod(shape) // max(shape)
+    largest = CP.largest_possible(shape)
     if isinstance(rank, str):
         if rank != "bic":
             msg = (

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 
 from sltr._array import Array
-from sltr.models.cp import cp_structures, remember_factors
+from sltr.models.cp import remember_factors
 from sltr.models.decomposed import (
     Prepared,
     check_count,
@@ -99,7 +98,9 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HRTRRRegressor:
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
         prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
-        structure = cp_structures(self.shape_in_, self.rank, ())[0]
+        most = CP.largest_possible(self.shape_in_)
+        rank = check_count(self.rank, "rank", largest=most)
+        structure = CP(self.shape_in_, rank)
         found = fit_structure(prepared, structure, self, ridge=self.alpha_ridge)
         return _finish(self, prepared, structure, found)
 
@@ -174,7 +175,7 @@ class ORTRRRegressor(RegressorMixin, BaseEstimator):
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
         prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
         shape = self.shape_in_
-        most = min(check_count(self.max_rank, "max_rank"), prod(shape) // max(shape))
+        most = min(check_count(self.max_rank, "max_rank"), CP.largest_possible(shape))
         strength = prepared.total / _check_beta(self.beta)
         candidates = starts(
             prepared.problem,

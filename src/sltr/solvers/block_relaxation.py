@@ -99,16 +99,15 @@ def starts(
 
 
 def _score(problem: Problem, coef: Array | None, gamma: Array) -> Array:
-    """Return a gradient step for the tensor: what n samples ask for on average.
-
-    For samples of unit mean square its length is about right.
-    """
+    """Return a gradient step, as long as the mean of the Hessian's diagonal asks."""
     xp = array_namespace(problem.X)
     flat, family = flatten(problem.X), problem.family
     eta = problem.covariates @ gamma
     if coef is not None:
         eta = eta + inner(flat, flatten(coef[None, ...]))[:, 0]
-    information = xp.sum(problem.weight * family.variance(eta))
+    squares = xp.sum(flat * flat, axis=1) / flat.shape[1]
+    information = xp.sum(problem.weight * family.variance(eta) * squares)
+    information = information if float(information) > 0.0 else 1.0
     residual = problem.weight * (problem.y - family.mean(eta)) / information
     return xp.reshape(combine(residual[None, :], flat), problem.X.shape[1:])
 
@@ -183,7 +182,10 @@ def block_relaxation(
         )
         for blocks in candidates
     ]
-    winner = min(racers, key=lambda found: found.path[-1])
+    best = min(found.path[-1] for found in racers)
+    # Ties up to the tolerance go to the first: rounding must not decide.
+    close = best + tol * (abs(best) + 1.0)
+    winner = next(found for found in racers if found.path[-1] <= close)
     if winner.converged:
         return winner
     return _relax(problem, structure, winner, max_iter=max_iter, **how)

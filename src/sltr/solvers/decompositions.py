@@ -46,6 +46,11 @@ class CP:
     shape: Shape
     rank: int
 
+    @staticmethod
+    def largest_possible(shape: Shape) -> int:
+        """Return a rank no tensor exceeds: one term for each fibre of the long mode."""
+        return prod(shape) // max(shape)
+
     @property
     def largest_rank(self) -> int:
         """The number of components."""
