@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sltr._array import Array, array_namespace
 from sltr.models.linear import linear_scores
 from sltr.solvers.block_relaxation import Relaxed, block_relaxation, starts
-from sltr.solvers.decompositions import CP, Blocks, Tucker
+from sltr.solvers.decompositions import CP, Tucker
 from sltr.solvers.glm import FAMILIES, Problem
 from sltr.validation import (
     Samples,
@@ -36,7 +36,7 @@ __all__ = [
     "check_family",
     "check_response",
     "choose_by_bic",
-    "fit_structure",
+    "fit_path",
     "predict_mean",
     "prepare",
     "prepare_samples",
@@ -181,24 +181,51 @@ def check_count(value: Any, name: str, *, largest: int | None = None) -> int:
     return int(value)
 
 
-def fit_structure(
+def fit_path(
     prepared: Prepared,
     structure: Structure,
     model: Any,
+    alphas: Sequence[float],
     *,
-    ridge: float,
     l1: float = 0.0,
-    warm: Blocks | None = None,
-) -> Relaxed:
-    """Fit one structure with relative penalties.
+) -> list[Relaxed]:
+    """Fit one structure for each relative ridge, from the largest to the smallest.
 
-    `warm`, a solution for a neighbouring penalty, takes the place of random starts;
-    it races against a fresh one, for a component at zero cannot come back.
+    From the second on, the solution before races against the first of the starts
+    alone: a component that a large ridge took to zero could not come back.
     """
-    ridge = check_nonnegative(ridge, "alpha_ridge")
-    l1 = check_nonnegative(l1, "alpha_l1")
-    n_unknowns = max(structure.block_sizes()) + prepared.problem.covariates.shape[1]
-    n_samples = prepared.problem.X.shape[0]
+    problem, total = prepared.problem, prepared.total
+    ridges = [total * check_nonnegative(a, "alpha_ridge") for a in alphas]
+    l1 = total * check_nonnegative(l1, "alpha_l1")
+    _check_enough_samples(problem, structure, ridges[-1], l1)
+    candidates = starts(
+        problem,
+        structure,
+        check_count(model.n_restarts, "n_restarts"),
+        check_random_state(model.random_state),
+        ridge=ridges[-1],
+        l1=l1,
+    )
+    fits: list[Relaxed] = []
+    for ridge in ridges:
+        found = block_relaxation(
+            problem,
+            structure,
+            [fits[-1].blocks, candidates[0]] if fits else candidates,
+            ridge=ridge,
+            l1=l1,
+            tol=check_nonnegative(model.tol, "tol"),
+            max_iter=check_count(model.max_iter, "max_iter"),
+        )
+        fits.append(found)
+    return fits
+
+
+def _check_enough_samples(
+    problem: Problem, structure: Structure, ridge: float, l1: float
+) -> None:
+    n_unknowns = max(structure.block_sizes()) + problem.covariates.shape[1]
+    n_samples = problem.X.shape[0]
     if ridge == l1 == 0.0 and n_samples < n_unknowns:
         msg = (
             f"{n_samples} samples were given for a block of {n_unknowns} unknowns "
@@ -206,26 +233,6 @@ def fit_structure(
             "samples, or set alpha_ridge > 0."
         )
         raise ValueError(msg)
-    rng = check_random_state(model.random_state)
-    n_starts = check_count(model.n_restarts, "n_restarts")
-    ridge, l1 = ridge * prepared.total, l1 * prepared.total
-    cold = starts(
-        prepared.problem,
-        structure,
-        1 if warm else n_starts,
-        rng,
-        ridge=ridge,
-        l1=l1,
-    )
-    return block_relaxation(
-        prepared.problem,
-        structure,
-        [warm, *cold] if warm else cold,
-        ridge=ridge,
-        l1=l1,
-        tol=check_nonnegative(model.tol, "tol"),
-        max_iter=check_count(model.max_iter, "max_iter"),
-    )
 
 
 def bic(prepared: Prepared, structure: Structure, found: Relaxed) -> float:
@@ -235,7 +242,7 @@ def bic(prepared: Prepared, structure: Structure, found: Relaxed) -> float:
     deviance. With no fewer parameters than samples the fit says nothing: infinity.
     """
     n = prepared.total
-    n_parameters = structure.n_parameters() + prepared.n_covariates
+    n_parameters = _n_parameters(prepared, structure)
     if n_parameters >= n:
         return float("inf")
     lack = found.deviance
@@ -252,11 +259,18 @@ def choose_by_bic(
     ridge: float,
     l1: float = 0.0,
 ) -> tuple[S, Relaxed]:
-    """Fit all structures and return the first with the lowest BIC."""
-    fits = [fit_structure(prepared, s, model, ridge=ridge, l1=l1) for s in structures]
-    values = [bic(prepared, s, f) for s, f in zip(structures, fits, strict=True)]
+    """Return the first structure with the lowest BIC, and its fit."""
+    # Structures that cannot have a finite BIC are left out, unless there is no other.
+    possible = [s for s in structures if _n_parameters(prepared, s) < prepared.total]
+    tried = possible or structures[:1]
+    fits = [fit_path(prepared, s, model, [ridge], l1=l1)[0] for s in tried]
+    values = [bic(prepared, s, f) for s, f in zip(tried, fits, strict=True)]
     best = values.index(min(values))
-    return structures[best], fits[best]
+    return tried[best], fits[best]
+
+
+def _n_parameters(prepared: Prepared, structure: Structure) -> int:
+    return structure.n_parameters() + prepared.n_covariates
 
 
 def remember(

@@ -15,7 +15,7 @@ from sltr.models.decomposed import (
     Prepared,
     check_family,
     check_response,
-    fit_structure,
+    fit_path,
     predict_mean,
     prepare,
     remember,
@@ -33,15 +33,15 @@ from sltr.validation import (
 
 __all__ = ["CPRegressorCV", "TuckerRegressorCV"]
 
-ALPHAS_RIDGE = (1e-4, 1e-3, 1e-2, 1e-1)
+ALPHAS_RIDGE = (1e-3, 1e-2, 1e-1)
 
 
 class CPRegressorCV(RegressorMixin, BaseEstimator):
     """`CPRegressor` with rank and ridge chosen by cross-validation.
 
     For each rank the ridge falls from its largest value, every fit starting from its
-    predecessor as well as from the spectral start. The best pair is fitted again on
-    all samples in the same way.
+    predecessor as well as afresh. The best pair is fitted again on all samples in the
+    same way.
 
     Parameters
     ----------
@@ -226,7 +226,12 @@ def _check(
     Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]
     weight = None if sample_weight is None else to_numpy(sample_weight)
-    folds = splits(model.cv, np.asarray(to_numpy(y)), sample_weight=weight)
+    folds = splits(
+        model.cv,
+        np.asarray(to_numpy(y)),
+        classifier=model.family == "binomial",
+        sample_weight=weight,
+    )
     return samples, Z, folds
 
 
@@ -265,7 +270,7 @@ def _choose(
     model.cv_results_ = cv_table(table, scores)
     prepared = prepare(samples, Z, model.family, model.fit_intercept)
     larger = alphas[: alphas.index(model.alpha_ridge_) + 1]
-    found = _ridge_path(prepared, structures[chosen], model, larger, l1)[-1]
+    found = fit_path(prepared, structures[chosen], model, larger, l1=l1)[-1]
     warn_unless_converged(model, found)
     remember(model, prepared, structures[chosen], found)
     return chosen, prepared, found
@@ -279,16 +284,6 @@ def _falling(alphas: Sequence[float]) -> list[float]:
     return clean[::-1]
 
 
-def _ridge_path(prepared, structure, model, alphas, l1) -> list[Relaxed]:
-    fits: list[Relaxed] = []
-    for alpha in alphas:
-        warm = fits[-1].blocks if fits else None
-        fits.append(
-            fit_structure(prepared, structure, model, ridge=alpha, l1=l1, warm=warm)
-        )
-    return fits
-
-
 def _score_fold(
     model, samples, Z, fold, structures, names, alphas, plain, rank_name, l1
 ) -> np.ndarray:
@@ -297,7 +292,7 @@ def _score_fold(
     prepared = prepare(*train, model.family, model.fit_intercept)
     candidates = []
     for structure, name in zip(structures, names, strict=True):
-        fits = _ridge_path(prepared, structure, model, alphas, l1)
+        fits = fit_path(prepared, structure, model, alphas, l1=l1)
         for alpha, found in zip(alphas, fits, strict=True):
             candidate = plain(
                 **{rank_name: name}, family=model.family, alpha_ridge=alpha

@@ -12,7 +12,7 @@ from sltr.models.cp import remember_factors
 from sltr.models.decomposed import (
     Prepared,
     check_count,
-    fit_structure,
+    fit_path,
     predict_mean,
     prepare_samples,
     remember,
@@ -101,7 +101,7 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
         most = CP.largest_possible(self.shape_in_)
         rank = check_count(self.rank, "rank", largest=most)
         structure = CP(self.shape_in_, rank)
-        found = fit_structure(prepared, structure, self, ridge=self.alpha_ridge)
+        found = fit_path(prepared, structure, self, [self.alpha_ridge])[0]
         return _finish(self, prepared, structure, found)
 
     def predict(self, X: Any) -> Array:

@@ -21,6 +21,8 @@ __all__ = ["FAMILIES", "Family", "Problem", "solve_block"]
 
 # Beyond this the mean is 0, 1 or astronomical; the cut keeps float32 finite.
 _LARGEST_ETA = 60.0
+# Newton's first step for counts of a billion is a billion times too long.
+_MOST_HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -197,8 +199,11 @@ def _newton(problem, columns, theta, penalty, threshold, max_iter):
             step = _sparse_point(hessian, slope, theta, threshold / 2.0) - theta
         else:
             step = xp.linalg.solve(hessian, slope[:, None])[:, 0]
+        rounding = float(xp.finfo(columns.dtype).eps) * (abs(value) + 1.0)
+        if not sparse and float(xp.sum(step * slope)) <= rounding:
+            break
         move, length, before = columns @ step, 1.0, value
-        for _ in range(15):
+        for _ in range(_MOST_HALVINGS):
             trial = theta + length * step
             trial_deviance, trial_value = evaluate(trial, eta + length * move)
             if trial_value < value:
