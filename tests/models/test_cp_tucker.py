@@ -360,3 +360,42 @@ def test_constant_response_gives_a_zero_coefficient():
     for model in (CPRegressor(2), TuckerRegressor(2), ORTRRRegressor()):
         model.fit(X, np.full(40, 3.0))
         np.testing.assert_allclose(model.predict(X), 3.0)
+
+
+def test_large_counts_are_fitted():
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((100, 4, 3))
+    y = rng.poisson(np.exp(0.3 * X[:, 0, 0] + 18.0))
+    model = CPRegressor(1, family="poisson", alpha_ridge=0.0).fit(X, y)
+    assert model.intercept_ == pytest.approx(18.0, abs=1e-3)
+    assert model.coef_[0, 0] == pytest.approx(0.3, abs=1e-3)
+
+
+def test_given_folds_count_samples_of_weight_zero():
+    X, y, _, _ = _planted(90)
+    weight = (np.arange(90) % 5 > 0).astype(float)
+    rows = np.arange(90)
+    folds = [(rows[rows % 3 != k], rows[rows % 3 == k]) for k in range(3)]
+    kept = np.flatnonzero(weight)
+    place = {row: i for i, row in enumerate(kept)}
+    kept_folds = [
+        tuple(np.array([place[r] for r in part if r in place]) for part in fold)
+        for fold in folds
+    ]
+    how = {"ranks": (1, 2), "alphas_ridge": (1e-2,)}
+    weighted = CPRegressorCV(**how, cv=folds).fit(X, y, sample_weight=weight)
+    dropped = CPRegressorCV(**how, cv=kept_folds).fit(X[kept], y[kept])
+    np.testing.assert_allclose(
+        weighted.cv_results_["mean_test_score"],
+        dropped.cv_results_["mean_test_score"],
+    )
+    np.testing.assert_allclose(weighted.coef_, dropped.coef_)
+
+
+def test_cross_validation_of_labels_ranks_by_auc():
+    X, _, eta, coef = _planted(150, shape=(5, 4))
+    y = (eta > 0).astype(float)
+    model = CPRegressorCV((1, 2), family="binomial", scoring="roc_auc", cv=3)
+    model.fit(X, y)
+    assert model.best_score_ > 0.9
+    assert _cosine(model.coef_, coef) > 0.9

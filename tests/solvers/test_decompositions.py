@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sltr.solvers.block_relaxation import block_relaxation, group_relaxation, starts
+from sltr.solvers.block_relaxation import block_relaxation, starts
 from sltr.solvers.decompositions import CP, Tucker
 from sltr.solvers.glm import FAMILIES, Problem
+from sltr.solvers.group_relaxation import group_relaxation
 
 SHAPES = [(5,), (4, 3), (4, 3, 2), (2, 3, 2, 3), (2, 2, 3, 2, 2)]
 

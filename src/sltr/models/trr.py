@@ -18,8 +18,9 @@ from sltr.models.decomposed import (
     remember,
     warn_unless_converged,
 )
-from sltr.solvers.block_relaxation import group_relaxation, starts
+from sltr.solvers.block_relaxation import starts
 from sltr.solvers.decompositions import CP
+from sltr.solvers.group_relaxation import group_relaxation
 from sltr.validation import check_nonnegative
 
 __all__ = ["HRTRRRegressor", "ORTRRRegressor"]

@@ -18,7 +18,7 @@ from sltr.solvers.decompositions import CP, Blocks, Tucker
 from sltr.solvers.glm import Problem, solve_block
 from sltr.tensor import flatten
 
-__all__ = ["Relaxed", "block_relaxation", "group_relaxation", "null_gamma", "starts"]
+__all__ = ["Relaxed", "block_relaxation", "null_gamma", "settled", "starts", "sweep"]
 
 Structure = CP | Tucker
 
@@ -75,27 +75,30 @@ def starts(
     rank to rank: a few sweeps, then the direction the score at that point asks for.
     It seldom ends in a poor local minimum, where the spectral start often does.
     """
-    first = structure.smaller(1)
+    slope = _score(problem, None, null_gamma(problem))
+    blocks = [structure.spectral_start(slope)]
+    if structure.largest_rank > 1:
+        blocks.insert(0, _grow(problem, structure, slope, ridge, l1))
+    while len(blocks) < n_starts:
+        blocks.append(structure.random_start(rng, slope))
+    return blocks[:n_starts]
+
+
+def _grow(
+    problem: Problem, structure: Structure, slope: Array, ridge: float, l1: float
+) -> Blocks:
     gamma = null_gamma(problem)
-    slope = _score(problem, None, gamma)
-    spectral = structure.spectral_start(slope)
-    if structure == first:
-        grown = [spectral]
-    else:
-        blocks = first.spectral_start(slope)
-        for rank in range(2, structure.largest_rank + 1):
-            smaller, larger = structure.smaller(rank - 1), structure.smaller(rank)
-            point = Relaxed(blocks, gamma, float("nan"), (), False)
-            found = _relax(
-                problem, smaller, point, ridge=ridge, l1=l1, tol=0.0, max_iter=N_SWEEPS
-            )
-            coef = smaller.tensor(found.blocks)
-            slope = _score(problem, coef, found.gamma)
-            blocks = larger.enlarge(found.blocks, coef, slope)
-        grown = [blocks, spectral]
-    n_random = max(0, n_starts - len(grown))
-    randoms = [structure.random_start(rng, slope) for _ in range(n_random)]
-    return [*grown, *randoms][:n_starts]
+    blocks = structure.smaller(1).spectral_start(slope)
+    for rank in range(2, structure.largest_rank + 1):
+        smaller, larger = structure.smaller(rank - 1), structure.smaller(rank)
+        point = Relaxed(blocks, gamma, float("nan"), (), False)
+        found = _relax(
+            problem, smaller, point, ridge=ridge, l1=l1, tol=0.0, max_iter=N_SWEEPS
+        )
+        coef = smaller.tensor(found.blocks)
+        slope = _score(problem, coef, found.gamma)
+        blocks = larger.enlarge(found.blocks, coef, slope)
+    return blocks
 
 
 def _score(problem: Problem, coef: Array | None, gamma: Array) -> Array:
@@ -112,7 +115,7 @@ def _score(problem: Problem, coef: Array | None, gamma: Array) -> Array:
     return xp.reshape(combine(residual[None, :], flat), problem.X.shape[1:])
 
 
-def _sweep(
+def sweep(
     problem: Problem,
     structure: Structure,
     blocks: Blocks,
@@ -196,10 +199,10 @@ def _relax(problem, structure, found, *, ridge, l1, tol, max_iter):
     blocks, gamma, path = found.blocks, found.gamma, list(found.path)
     deviance, converged = found.deviance, False
     while len(path) < max_iter and not converged:
-        blocks, gamma, deviance = _sweep(problem, structure, blocks, gamma, ridge, l1)
+        blocks, gamma, deviance = sweep(problem, structure, blocks, gamma, ridge, l1)
         blocks, penalty = _balanced(structure, blocks, ridge, l1)
         path.append(deviance + penalty)
-        converged = _settled(path, tol)
+        converged = settled(path, tol)
     return Relaxed(blocks, gamma, deviance, tuple(path), converged)
 
 
@@ -211,71 +214,8 @@ def _balanced(structure, blocks, ridge, l1):
     return (balanced, after) if after <= before else (blocks, before)
 
 
-def _settled(path: list[float], tol: float) -> bool:
+def settled(path: list[float], tol: float) -> bool:
+    """Say whether the last sweep lowered the objective by less than the tolerance."""
     if len(path) < 2:
         return False
     return abs(path[-2] - path[-1]) < tol * (abs(path[-1]) + 1.0)
-
-
-def group_relaxation(
-    problem: Problem,
-    start: Blocks,
-    *,
-    strength: float,
-    tol: float = 1e-6,
-    max_iter: int = 200,
-    drop: float = 1e-8,
-) -> Relaxed:
-    """Fit a CP model whose rank is found: components that shrink away are dropped.
-
-    Solves, with v_r the stacked factors of component r,
-
-        min  dev(y, ⟨B, X⟩ + Z·γ) + strength·(Σ_r ‖v_r‖₂)²
-
-    through (Σ_r ‖v_r‖)² = min Σ_r ‖v_r‖²/g_r over g ≥ 0, Σ g_r = 1: ridge sweeps with
-    weights strength/g_r alternate with g_r = ‖v_r‖/Σ_s ‖v_s‖.
-
-    Parameters
-    ----------
-    problem : Problem
-    start : list of arrays of shape (p_m, R)
-    strength : float
-    tol, max_iter
-        As in `block_relaxation`.
-    drop : float
-        A component with g_r below this leaves.
-    """
-    shape = tuple(factor.shape[0] for factor in start)
-    blocks = CP(shape, start[0].shape[1]).balance(start)
-    gamma, deviance, converged = null_gamma(problem), float("nan"), False
-    path: list[float] = []
-    share, _ = _shares(blocks)
-    while len(path) < max_iter and not converged:
-        structure = CP(shape, blocks[0].shape[1])
-        blocks, gamma, deviance = _sweep(
-            problem, structure, blocks, gamma, strength / share
-        )
-        blocks = structure.balance(blocks)
-        share, total = _shares(blocks)
-        path.append(deviance + strength * total**2)
-        converged = _settled(path, tol)
-        blocks, share = _prune(blocks, share, drop)
-    return Relaxed(blocks, gamma, deviance, tuple(path), converged)
-
-
-def _shares(blocks: Blocks) -> tuple[Array, float]:
-    xp = array_namespace(*blocks)
-    squares = xp.stack([xp.sum(b * b, axis=0) for b in blocks])
-    norms = xp.sqrt(xp.sum(squares, axis=0))
-    total = float(xp.sum(norms))
-    return norms / (total if total > 0.0 else 1.0) + 1e-12, total
-
-
-def _prune(blocks: Blocks, share: Array, drop: float) -> tuple[Blocks, Array]:
-    """Drop components with a vanishing share; the largest always stays."""
-    xp = array_namespace(share)
-    kept = (share >= drop) | (share == xp.max(share))
-    rows = xp.nonzero(kept)[0]
-    if rows.shape[0] == share.shape[0]:
-        return blocks, share
-    return [xp.take(b, rows, axis=1) for b in blocks], xp.take(share, rows, axis=0)
