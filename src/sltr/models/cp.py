@@ -45,8 +45,9 @@ class CPRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     rank : int or "bic"
-        R; "bic" takes the lowest BIC among `ranks`. For cross-validation see
-        `CPRegressorCV`.
+        R; "bic" takes the lowest BIC among those `ranks` that have fewer parameters
+        than there are samples (the first if none has). For cross-validation, the
+        better choice when samples are few, see `CPRegressorCV`.
     ranks : sequence of int
         Candidates for "bic"; those no tensor of X's shape needs are left out.
     family : {"normal", "binomial", "poisson"}
