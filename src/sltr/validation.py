@@ -13,9 +13,11 @@ from sltr._array import (
     Array,
     array_namespace,
     as_array,
+    device,
     is_array_api,
     is_numpy,
     real_dtype,
+    to_numpy,
 )
 from sltr.design import column_means
 from sltr.tensor import flatten
@@ -24,6 +26,7 @@ __all__ = [
     "Centred",
     "Samples",
     "centre",
+    "check_covariates",
     "check_new_samples",
     "check_nonnegative",
     "check_samples",
@@ -102,6 +105,46 @@ def check_samples(
     X = _fold_rows(X, getattr(estimator, "feature_shape", None))
     estimator.shape_in_ = tuple(X.shape[1:])
     return _drop_weightless(X, y, weight, min_samples)
+
+
+def check_covariates(
+    covariates: Any,
+    n_samples: int,
+    like: Array,
+    *,
+    sample_weight: Any = None,
+    n_columns: int = -1,
+) -> Array:
+    """Return scalar covariates as a clean array (n, q) of the library of `like`.
+
+    Parameters
+    ----------
+    covariates : array of shape (n,) or (n, q), or None for q = 0
+    n_samples : int
+        The samples `check_samples` kept.
+    like : array
+    sample_weight : array of shape (n,), optional
+        Rows of weight zero are dropped, as `check_samples` does.
+    n_columns : int
+        The number of columns a fitted model expects; -1 for any.
+    """
+    xp = array_namespace(like)
+    given = np.zeros((n_samples, 0)) if covariates is None else to_numpy(covariates)
+    clean = np.asarray(given, dtype=np.float64)
+    clean = clean[:, None] if clean.ndim == 1 else clean
+    if covariates is not None and np.ndim(sample_weight) == 1:
+        kept = np.asarray(to_numpy(sample_weight)) > 0
+        clean = clean[kept] if len(kept) == len(clean) else clean
+    expected = n_columns if n_columns >= 0 else clean.shape[-1]
+    if clean.shape != (n_samples, expected) or not np.isfinite(clean).all():
+        msg = (
+            f"covariates of shape {clean.shape} were given for {n_samples} samples; "
+            f"expected finite numbers, one row for each sample and {expected} columns."
+        )
+        raise ValueError(msg)
+    if expected == 0:  # an empty list would lose its number of columns
+        return xp.zeros((n_samples, 0), dtype=like.dtype, device=device(like))
+    return as_array(clean, like)
 
 
 def check_new_samples(estimator: Any, X: Any) -> Array:

@@ -20,7 +20,12 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 def splits(
-    cv: Any, y: np.ndarray, *, groups: Any = None, classifier: bool = False
+    cv: Any,
+    y: np.ndarray,
+    *,
+    groups: Any = None,
+    classifier: bool = False,
+    sample_weight: Any = None,
 ) -> list[Split]:
     """Return the folds as pairs (train rows, test rows).
 
@@ -31,10 +36,17 @@ def splits(
     groups : array of shape (n,), optional
     classifier : bool
         Whether an integer `cv` means stratified folds.
+    sample_weight : array of shape (n,), optional
+        Given, the rows count only samples with a positive weight, as `check_samples`
+        keeps them; `cv`, `y` and `groups` still count all of them.
     """
     splitter = check_cv(cv, y, classifier=classifier)
     # Splitters look at X only for its length; y stands in for it.
     folds = list(splitter.split(np.zeros((len(y), 1)), y, groups))
+    if np.ndim(sample_weight) == 1:
+        kept = np.asarray(sample_weight) > 0
+        place = np.cumsum(kept) - 1
+        folds = [tuple(place[rows[kept[rows]]] for rows in fold) for fold in folds]
     for train, test in folds:
         if len(train) < 2 or len(test) < 1:
             msg = (
