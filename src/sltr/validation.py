@@ -52,6 +52,15 @@ class Samples:
         """The samples as a matrix, one row each."""
         return flatten(self.X)
 
+    def take(self, rows: Any) -> Samples:
+        """Return the samples in these rows."""
+        xp = array_namespace(self.X)
+        index = as_array(rows, self.X, dtype=xp.int64)
+        X, weight = (xp.take(x, index, axis=0) for x in (self.X, self.weight))
+        # Labels may be of any type that NumPy has.
+        y = self.y[rows] if is_numpy(self.y) else xp.take(self.y, index, axis=0)
+        return Samples(X, y, weight)
+
 
 @dataclass(frozen=True, eq=False)
 class Centred:

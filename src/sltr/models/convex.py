@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr._array import Array, array_namespace, to_python
+from sltr.models.linear import set_linear
+from sltr.models.linear_cv import LinearFits
 from sltr.solvers.least_squares import LeastSquares, rotate
 from sltr.solvers.low_rank import TensorNorm
 from sltr.solvers.penalised_admm import penalised_path
@@ -24,7 +25,6 @@ __all__ = [
     "Fits",
     "Weights",
     "convex_fits",
-    "set_linear",
     "store_fit",
     "warn_unconverged",
 ]
@@ -66,23 +66,12 @@ def _checked(values: Any, name: str) -> tuple[float, ...]:
     return clean
 
 
-@dataclass(frozen=True, eq=False)
-class Fits:
-    """Fitted candidates: C pairs of weights, K responses.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fits(LinearFits):
+    """Candidates, C pairs of weights, with `n_iter` and `gap` of shape (C, K)."""
 
-    Attributes
-    ----------
-    coef : array of shape (C, K, p1, …, pM)
-    intercept : array of shape (C, K)
-    n_iter, gap : arrays of shape (C, K)
-    converged : bool
-    """
-
-    coef: Array
-    intercept: Array
     n_iter: Array
     gap: Array
-    converged: bool
 
 
 def convex_fits(
@@ -124,11 +113,11 @@ def convex_fits(
     coef = xp.reshape(path.x, (*pairs, *samples.shape))
     shifts = xp.sum(xp.reshape(coef, (*pairs, X_mean.shape[0])) * X_mean, axis=-1)
     return Fits(
-        coef,
-        target_mean - shifts,
-        xp.reshape(path.n_iter, pairs),
-        xp.reshape(path.residual, pairs),
-        bool(xp.all(path.converged)),
+        coef=coef,
+        intercept=target_mean - shifts,
+        n_iter=xp.reshape(path.n_iter, pairs),
+        gap=xp.reshape(path.residual, pairs),
+        converged=bool(xp.all(path.converged)),
     )
 
 
@@ -153,18 +142,6 @@ def store_fit(model: Any, fits: Fits) -> None:
     if not fits.converged:
         reached = f"The fit, at a gap of {model.dual_gap_:.1e},"
         warn_unconverged(reached, model.tol, model.max_iter)
-
-
-def set_linear(model: Any, coef: Array, intercept: Array) -> None:
-    """Set coefficient and intercept; those of a single response lose their axis.
-
-    A classifier's scores, fitted to 0 and 1, are moved to change sign at ½.
-    """
-    if is_classifier(model):
-        intercept = intercept - 0.5
-    single = coef.shape[0] == 1
-    model.coef_ = coef[0, ...] if single else coef
-    model.intercept_ = float(intercept[0]) if single else intercept
 
 
 def warn_unconverged(what: str, tol: float, max_iter: int) -> None:

@@ -6,23 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
-from sklearn.base import clone, is_classifier
-from sklearn.metrics import get_scorer
 
-from sltr._array import Array, array_namespace, as_array, to_numpy
-from sltr.design import inner
+from sltr._array import Array, array_namespace, as_array
 from sltr.models.convex import (
     Fits,
     Weights,
     convex_fits,
-    set_linear,
     store_fit,
     warn_unconverged,
 )
-from sltr.models.selection import Split, best_index, cv_table, fold_scores
+from sltr.models.linear_cv import candidate_scores
+from sltr.models.selection import Split, record_choice
 from sltr.solvers.low_rank import TensorNorm, zeroing_weight
-from sltr.tensor import flatten
 from sltr.validation import Samples, centre
 
 __all__ = ["select_weights", "weight_grids"]
@@ -94,24 +89,21 @@ def select_weights(
             for default, given in zip(grids, (low, sparse), strict=True)
         )
     weights = Weights.checked(low, sparse, model.alpha_ridge)
-    results = Parallel(n_jobs=model.n_jobs)(
-        delayed(_score_fold)(
-            model, samples, targets, truth, fold, norms, weights, weighted
-        )
-        for fold in folds
+
+    def fit(rows: np.ndarray) -> Fits:
+        part = _take(targets, rows)
+        return _fits_of(model, samples.take(rows), part, norms, weights)
+
+    scores, n_open = candidate_scores(
+        model, samples, folds, fit, weighted=weighted, truth=truth
     )
-    n_open = sum(not converged for _, converged in results)
     if n_open:
         paths = f"Paths of {n_open} of {len(folds)} folds"
         warn_unconverged(paths, model.tol, model.max_iter)
-    scores = np.stack([row for row, _ in results])
-    best = best_index(scores)
     params = weights.params
-    model.alpha_low_, model.alpha_sparse_ = (
-        params[name][best] for name in ("alpha_low", "alpha_sparse")
-    )
-    model.best_score_ = float(scores[:, best].mean())
-    model.cv_results_ = cv_table(params, scores)
+    best = record_choice(model, params, scores)
+    model.alpha_low_ = params["alpha_low"][best]
+    model.alpha_sparse_ = params["alpha_sparse"][best]
     chosen = Weights((model.alpha_low_,), (model.alpha_sparse_,), weights.ridge)
     store_fit(model, _fits_of(model, samples, targets, norms, chosen))
 
@@ -128,50 +120,6 @@ def _fits_of(model, samples, targets, norms, weights) -> Fits:
     )
 
 
-def _score_fold(
-    model, samples, targets, truth, fold, norms, weights, weighted
-) -> tuple[np.ndarray, bool]:
-    """Return the scores of all candidates on one fold, and whether all converged."""
-    train, test = fold
-    held = _rows(samples, test)
-    fits = _fits_of(
-        model, _rows(samples, train), _take(targets, train, axis=1), norms, weights
-    )
-    default = "accuracy" if is_classifier(model) else "r2"
-    scoring = model.scoring
-    if targets.shape[0] > 1:  # only two classes are scored for all candidates at once
-        scoring = get_scorer(scoring or default)
-    scores = fold_scores(
-        scoring,
-        truth[test],
-        to_numpy(inner(held.flat, flatten(fits.coef[:, 0, ...])))
-        + to_numpy(fits.intercept[:, 0]),
-        weight=to_numpy(held.weight) if weighted else None,
-        model=lambda g: _candidate(model, fits, g),
-        X=held.X,
-        default=default,
-    )
-    return scores, fits.converged
-
-
-def _candidate(model: Any, fits: Fits, g: int) -> Any:
-    """Return candidate g as an estimator fitted on tensors, folded already."""
-    candidate = clone(model).set_params(feature_shape=None)
-    candidate.shape_in_ = model.shape_in_
-    candidate.n_features_in_ = model.shape_in_[0]
-    if is_classifier(model):
-        named = not callable(model.scoring)
-        candidate.classes_ = np.arange(len(model.classes_)) if named else model.classes_
-    set_linear(candidate, fits.coef[g, ...], fits.intercept[g, ...])
-    return candidate
-
-
-def _rows(samples: Samples, rows: np.ndarray) -> Samples:
-    """Return some of the samples; their responses travel apart, as targets."""
-    X, weight = _take(samples.X, rows), _take(samples.weight, rows)
-    return Samples(X, weight, weight)
-
-
-def _take(x: Array, rows: np.ndarray, axis: int = 0) -> Array:
-    xp = array_namespace(x)
-    return xp.take(x, as_array(rows, x, dtype=xp.int64), axis=axis)
+def _take(targets: Array, rows: np.ndarray) -> Array:
+    xp = array_namespace(targets)
+    return xp.take(targets, as_array(rows, targets, dtype=xp.int64), axis=1)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 
-from sltr._array import Array, array_namespace, as_array, to_numpy
+from sltr._array import Array, array_namespace, as_array
 from sltr.models.decomposed import (
     Prepared,
     check_count,
@@ -21,6 +20,7 @@ from sltr.models.decomposed import (
     scores_with_covariates,
     warn_unless_converged,
 )
+from sltr.models.labels import label_indicators, winning_labels
 from sltr.solvers.decompositions import CP
 from sltr.solvers.glm import FAMILIES
 from sltr.validation import Samples, check_covariates, check_samples
@@ -229,14 +229,12 @@ max_iter, random_state
 
     def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Return the more probable class of every sample, shape (n,)."""
-        scores = to_numpy(self.decision_function(X, covariates))
-        return self.classes_[(scores > 0.0).astype(int)]
+        scores = self.decision_function(X, covariates)
+        return winning_labels(self.classes_, scores)
 
 
 def _two_classes(labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    labels = to_numpy(labels)
-    check_classification_targets(labels)
-    classes, encoded = np.unique(labels, return_inverse=True)
+    classes, indicators = label_indicators(labels)
     if len(classes) > 2:
         msg = (
             "Only binary classification is supported. The type of the target is "
@@ -244,13 +242,7 @@ def _two_classes(labels: Any) -> tuple[np.ndarray, np.ndarray]:
             "sklearn.multiclass.OneVsRestClassifier around it, or two classes."
         )
         raise ValueError(msg)
-    if len(classes) < 2:
-        msg = (
-            f"Only one class was given, {classes[0]!r}; expected two classes. Add "
-            "samples of another class."
-        )
-        raise ValueError(msg)
-    return classes, encoded
+    return classes, indicators[:, 0]
 
 
 def _fit(model: Any, prepared: Prepared) -> Any:

@@ -21,7 +21,7 @@ from sltr.models.decomposed import (
     remember,
     warn_unless_converged,
 )
-from sltr.models.selection import Split, best_index, cv_table, fold_scores, splits
+from sltr.models.selection import Split, fold_scores, kept_splits, record_choice
 from sltr.models.tucker import TuckerRegressor, remember_blocks, tucker_structures
 from sltr.solvers.block_relaxation import Relaxed
 from sltr.validation import (
@@ -225,12 +225,8 @@ def _check(
     n_kept = samples.X.shape[0]
     Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]
-    weight = None if sample_weight is None else to_numpy(sample_weight)
-    folds = splits(
-        model.cv,
-        np.asarray(to_numpy(y)),
-        classifier=model.family == "binomial",
-        sample_weight=weight,
+    folds = kept_splits(
+        model.cv, y, sample_weight, classifier=model.family == "binomial"
     )
     return samples, Z, folds
 
@@ -258,16 +254,18 @@ def _choose(
     pairs = [(s, a) for s in range(len(structures)) for a in alphas]
     complexity = [(structures[s].n_parameters(), -a) for s, a in pairs]
     order = {c: place for place, c in enumerate(sorted(set(complexity)))}
-    best = best_index(
-        scores, rule=model.rule, complexity=np.array([order[c] for c in complexity])
-    )
-    chosen, model.alpha_ridge_ = pairs[best]
-    model.best_score_ = float(scores[:, best].mean())
     table = {
         rank_name: [names[s] for s, _ in pairs],
         "alpha_ridge": [a for _, a in pairs],
     }
-    model.cv_results_ = cv_table(table, scores)
+    best = record_choice(
+        model,
+        table,
+        scores,
+        rule=model.rule,
+        complexity=np.array([order[c] for c in complexity]),
+    )
+    chosen, model.alpha_ridge_ = pairs[best]
     prepared = prepare(samples, Z, model.family, model.fit_intercept)
     larger = alphas[: alphas.index(model.alpha_ridge_) + 1]
     found = fit_path(prepared, structures[chosen], model, larger, l1=l1)[-1]
@@ -315,8 +313,4 @@ def _score_fold(
 def _rows(samples: Samples, Z: Array, rows: np.ndarray) -> tuple[Samples, Array]:
     xp = array_namespace(samples.X)
     index = as_array(rows, samples.X, dtype=xp.int64)
-    parts = [
-        xp.take(part, index, axis=0)
-        for part in (samples.X, samples.y, samples.weight, Z)
-    ]
-    return Samples(*parts[:3]), parts[3]
+    return samples.take(rows), xp.take(Z, index, axis=0)

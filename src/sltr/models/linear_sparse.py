@@ -230,7 +230,7 @@ class TensorLassoCV(RegressorMixin, BaseEstimator):
         solver = ElasticNetCV(
             alphas=_alphas(self, samples, 1.0),
             l1_ratio=1.0,
-            cv=kept_splits(self.cv, to_numpy(y), sample_weight, groups=groups),
+            cv=kept_splits(self.cv, y, sample_weight, groups=groups),
             fit_intercept=self.fit_intercept,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -314,7 +314,7 @@ class TensorElasticNetCV(RegressorMixin, BaseEstimator):
         solver = ElasticNetCV(
             alphas=_alphas(self, samples, self.l1_ratio),
             l1_ratio=self.l1_ratio,
-            cv=kept_splits(self.cv, to_numpy(y), sample_weight, groups=groups),
+            cv=kept_splits(self.cv, y, sample_weight, groups=groups),
             fit_intercept=self.fit_intercept,
             tol=self.tol,
             max_iter=self.max_iter,

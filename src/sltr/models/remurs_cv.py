@@ -96,7 +96,7 @@ class RemursRegressorCV(RegressorMixin, BaseEstimator):
     ) -> RemursRegressorCV:
         """Choose the weights, then fit; `groups` are passed to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        folds = kept_splits(self.cv, to_numpy(y), sample_weight, groups=groups)
+        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
         select_weights(
             self,
             samples,
@@ -178,9 +178,7 @@ class RemursClassifierCV(ClassifierMixin, BaseEstimator):
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         numbers = class_numbers(indicators)
-        folds = kept_splits(
-            self.cv, to_numpy(y), sample_weight, groups=groups, classifier=True
-        )
+        folds = kept_splits(self.cv, y, sample_weight, groups=groups, classifier=True)
         select_weights(
             self,
             samples,

@@ -14,18 +14,23 @@ from scipy.stats import rankdata
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-__all__ = ["best_index", "cv_table", "fold_scores", "kept_splits", "splits"]
+from sltr._array import to_numpy
+
+__all__ = [
+    "Split",
+    "best_index",
+    "cv_table",
+    "fold_scores",
+    "kept_splits",
+    "record_choice",
+    "splits",
+]
 
 Split = tuple[np.ndarray, np.ndarray]
 
 
 def splits(
-    cv: Any,
-    y: np.ndarray,
-    *,
-    groups: Any = None,
-    classifier: bool = False,
-    sample_weight: Any = None,
+    cv: Any, y: np.ndarray, *, groups: Any = None, classifier: bool = False
 ) -> list[Split]:
     """Return the folds as pairs (train rows, test rows).
 
@@ -36,17 +41,10 @@ def splits(
     groups : array of shape (n,), optional
     classifier : bool
         Whether an integer `cv` means stratified folds.
-    sample_weight : array of shape (n,), optional
-        Given, the rows count only samples with a positive weight, as `check_samples`
-        keeps them; `cv`, `y` and `groups` still count all of them.
     """
     splitter = check_cv(cv, y, classifier=classifier)
     # Splitters look at X only for its length; y stands in for it.
     folds = list(splitter.split(np.zeros((len(y), 1)), y, groups))
-    if np.ndim(sample_weight) == 1:
-        kept = np.asarray(sample_weight) > 0
-        place = np.cumsum(kept) - 1
-        folds = [tuple(place[rows[kept[rows]]] for rows in fold) for fold in folds]
     for train, test in folds:
         if len(train) < 2 or len(test) < 1:
             msg = (
@@ -59,7 +57,7 @@ def splits(
 
 def kept_splits(
     cv: Any,
-    y: np.ndarray,
+    y: Any,
     sample_weight: Any = None,
     *,
     groups: Any = None,
@@ -76,9 +74,9 @@ def kept_splits(
     >>> [test.tolist() for _, test in kept_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
     [[0, 1], [2, 3]]
     """
-    y = np.asarray(y).reshape(-1)
+    y = to_numpy(y).reshape(-1)
     folds = splits(cv, y, groups=groups, classifier=classifier)
-    kept = np.asarray(1.0 if sample_weight is None else sample_weight) > 0
+    kept = to_numpy(1.0 if sample_weight is None else sample_weight) > 0
     if kept.all():
         return folds
     number = np.cumsum(kept) - 1
@@ -219,6 +217,30 @@ def best_index(
     spread = scores[:, best].std(ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
     close = np.flatnonzero(mean >= mean[best] - spread)
     return int(min(close, key=lambda g: (complexity[g], -mean[g])))
+
+
+def record_choice(
+    model: Any,
+    params: Mapping[str, Sequence],
+    scores: np.ndarray,
+    *,
+    rule: str = "best",
+    complexity: np.ndarray | None = None,
+) -> int:
+    """Set `best_score_` and `cv_results_` of a CV estimator; return the winner.
+
+    Parameters
+    ----------
+    model : estimator
+    params, scores
+        As for `cv_table`.
+    rule, complexity
+        As for `best_index`.
+    """
+    winner = best_index(scores, rule=rule, complexity=complexity)
+    model.best_score_ = float(scores[:, winner].mean())
+    model.cv_results_ = cv_table(params, scores)
+    return winner
 
 
 def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, Any]:

@@ -191,7 +191,7 @@ class SturmRegressorCV(RegressorMixin, BaseEstimator):
     ) -> SturmRegressorCV:
         """Choose the weights, then fit; `groups` are passed to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        folds = kept_splits(self.cv, to_numpy(y), sample_weight, groups=groups)
+        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
         select_weights(
             self,
             samples,

@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from sltr._array import Array, as_array
 from sltr.models.linear import predict_linear
-from sltr.models.linear_cv import candidate_scores
-from sltr.models.selection import best_index, cv_table
+from sltr.models.linear_cv import LinearFits, candidate_scores
+from sltr.models.selection import kept_splits, record_choice
 from sltr.models.surf import (
     check_count,
     check_step,
@@ -115,24 +115,21 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         samples = check_samples(self, X, y, sample_weight)
         settings, n_terms = self._settings(), self._n_terms()
         params = _candidates(settings, n_terms)
-        scores = candidate_scores(
+        scores, _ = candidate_scores(
             self,
             samples,
-            y,
-            sample_weight,
-            lambda part: self._fit_all(part, settings, n_terms),
+            kept_splits(self.cv, y, sample_weight),
+            lambda rows: self._fit_all(samples.take(rows), settings, n_terms),
+            weighted=sample_weight is not None,
         )
-        winner = best_index(
-            scores, rule=self.rule, complexity=np.array(params["n_components"])
-        )
+        sizes = np.array(params["n_components"])
+        winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
         best = {name: values[winner] for name, values in params.items()}
         centred = centre(samples, self.fit_intercept)
         terms = fit_terms(samples, centred, xi=None, max_steps=self.max_steps, **best)
         set_terms(self, terms, samples, centred)
         for name, value in best.items():
             setattr(self, f"{name}_", value)
-        self.best_score_ = float(scores[:, winner].mean())
-        self.cv_results_ = cv_table(params, scores)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -160,8 +157,8 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
 
     def _fit_all(
         self, samples: Samples, settings: list[dict[str, Any]], n_terms: int
-    ) -> tuple[Array, list[float]]:
-        """Return the coefficients and intercepts of all candidates, in order."""
+    ) -> LinearFits:
+        """Return all candidates, in order."""
         centred = centre(samples, self.fit_intercept)
         coefs = []
         for setting in settings:
@@ -178,9 +175,8 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
             last = len(terms)
             coefs.append(sums[[min(k, last) for k in range(1, n_terms + 1)]])
         stacked = as_array(np.concatenate(coefs), samples.X)
-        return stacked, [
-            centred.intercept(stacked[g, ...]) for g in range(len(stacked))
-        ]
+        offsets = [[centred.intercept(stacked[g, ...])] for g in range(len(stacked))]
+        return LinearFits(stacked[:, None, ...], as_array(offsets, samples.X))
 
 
 def _candidates(settings: list[dict[str, Any]], n_terms: int) -> dict[str, list]:
