@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite, prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "Centred",
     "Samples",
     "centre",
+    "check_count",
     "check_covariates",
     "check_new_samples",
     "check_nonnegative",
@@ -201,6 +203,21 @@ def check_nonnegative(value: Any, name: str) -> float:
         msg = f"{name}={value!r} was given; expected a finite number of at least 0."
         raise ValueError(msg)
     return number
+
+
+def check_count(
+    value: Any, name: str, *, smallest: int = 1, largest: int | None = None
+) -> int:
+    """Return a whole number in the range, or say what is wrong with it."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < smallest or (largest is not None and value > largest):
+        limit = "" if largest is None else f" and at most {largest}"
+        msg = (
+            f"{name}={value!r} was given; expected a whole number of at least "
+            f"{smallest}{limit}."
+        )
+        raise ValueError(msg)
+    return int(value)
 
 
 def check_shape(n_features: int, shape: tuple[int, ...]) -> tuple[int, ...]:

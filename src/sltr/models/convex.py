@@ -19,7 +19,7 @@ from sltr.models.linear_cv import LinearFits
 from sltr.solvers.least_squares import LeastSquares, rotate
 from sltr.solvers.low_rank import TensorNorm
 from sltr.solvers.penalised_admm import penalised_path
-from sltr.validation import Samples, centre, check_nonnegative
+from sltr.validation import Samples, centre, check_count, check_nonnegative
 
 __all__ = [
     "Fits",
@@ -94,9 +94,6 @@ def convex_fits(
     weights : Weights
     """
     check_nonnegative(tol, "tol")
-    if not isinstance(max_iter, int | np.integer) or max_iter < 1:
-        msg = f"max_iter={max_iter!r} was given; expected an integer of at least 1."
-        raise ValueError(msg)
     problem, X_mean, target_mean = _prepare(samples, targets, fit_intercept)
     path = penalised_path(
         problem,
@@ -106,7 +103,7 @@ def convex_fits(
         weights.sparse,
         weights.ridge,
         tol=tol,
-        max_iter=int(max_iter),
+        max_iter=check_count(max_iter, "max_iter"),
     )
     xp = array_namespace(path.x)
     pairs = (-1, targets.shape[0])

@@ -18,7 +18,7 @@ from sltr.models.convex import (
 from sltr.models.linear_cv import candidate_scores
 from sltr.models.selection import Split, record_choice
 from sltr.solvers.low_rank import TensorNorm, zeroing_weight
-from sltr.validation import Samples, centre
+from sltr.validation import Samples, centre, check_count
 
 __all__ = ["select_weights", "weight_grids"]
 
@@ -40,9 +40,7 @@ def weight_grids(
     coefficient zero, equally spaced on a log scale, and zero: either penalty alone
     is among the candidates.
     """
-    if not isinstance(n_alphas, int | np.integer) or n_alphas < 2:
-        msg = f"n_alphas={n_alphas!r} was given; expected an integer of at least 2."
-        raise ValueError(msg)
+    check_count(n_alphas, "n_alphas", smallest=2)
     xp = array_namespace(targets)
     data = centre(Samples(samples.X, targets[0, :], samples.weight), fit_intercept)
     # A is centred, so the mean of the responses drops out of Aᵀy.

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sltr._array import Array, array_namespace, as_array
 from sltr.models.decomposed import (
     Prepared,
-    check_count,
     choose_by_bic,
     predict_mean,
     prepare,
@@ -23,7 +22,7 @@ from sltr.models.decomposed import (
 from sltr.models.labels import label_indicators, winning_labels
 from sltr.solvers.decompositions import CP
 from sltr.solvers.glm import FAMILIES
-from sltr.validation import Samples, check_covariates, check_samples
+from sltr.validation import Samples, check_count, check_covariates, check_samples
 
 __all__ = ["CPClassifier", "CPRegressor", "cp_structures"]
 

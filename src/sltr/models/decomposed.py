@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from numbers import Integral
 from typing import Any, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
@@ -24,6 +23,7 @@ from sltr.solvers.decompositions import CP, Tucker
 from sltr.solvers.glm import FAMILIES, Problem
 from sltr.validation import (
     Samples,
+    check_count,
     check_covariates,
     check_nonnegative,
     check_samples,
@@ -32,7 +32,6 @@ from sltr.validation import (
 __all__ = [
     "Prepared",
     "bic",
-    "check_count",
     "check_family",
     "check_response",
     "choose_by_bic",
@@ -167,18 +166,6 @@ def _unit(residue: Array, before: Array, count: float) -> float:
     square, whole = float(xp.sum(residue * residue)), float(xp.sum(before * before))
     rounding = (10.0 * float(xp.finfo(residue.dtype).eps)) ** 2 * whole
     return (square / count) ** 0.5 if square > rounding else 1.0
-
-
-def check_count(value: Any, name: str, *, largest: int | None = None) -> int:
-    """Return a whole number of at least 1 and at most `largest`."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < 1 or (largest is not None and value > largest):
-        limit = "" if largest is None else f" and at most {largest}"
-        msg = (
-            f"{name}={value!r} was given; expected a whole number of at least 1{limit}."
-        )
-        raise ValueError(msg)
-    return int(value)
 
 
 def fit_path(

@@ -131,6 +131,7 @@ class CPRegressorCV(RegressorMixin, BaseEstimator):
             CPRegressor,
             "rank",
             self.alpha_l1,
+            weighted=sample_weight is not None,
         )
         return remember_factors(self, prepared, structures[best], found.blocks)
 
@@ -208,7 +209,15 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
         structures = tucker_structures(self.shape_in_, "bic", self.candidates)
         names = [s.ranks for s in structures]
         best, prepared, found = _choose(
-            self, samples, Z, folds, structures, names, TuckerRegressor, "ranks"
+            self,
+            samples,
+            Z,
+            folds,
+            structures,
+            names,
+            TuckerRegressor,
+            "ranks",
+            weighted=sample_weight is not None,
         )
         return remember_blocks(self, prepared, structures[best], found.blocks)
 
@@ -241,12 +250,24 @@ def _choose(
     plain: type,
     rank_name: str,
     l1: float = 0.0,
+    *,
+    weighted: bool,
 ) -> tuple[int, Prepared, Relaxed]:
     """Score all pairs of structure and ridge, keep the best, fit it on everything."""
     alphas = _falling(model.alphas_ridge)
     rows = Parallel(n_jobs=model.n_jobs)(
         delayed(_score_fold)(
-            model, samples, Z, fold, structures, names, alphas, plain, rank_name, l1
+            model,
+            samples,
+            Z,
+            fold,
+            structures,
+            names,
+            alphas,
+            plain,
+            rank_name,
+            l1,
+            weighted,
         )
         for fold in folds
     )
@@ -283,7 +304,7 @@ def _falling(alphas: Sequence[float]) -> list[float]:
 
 
 def _score_fold(
-    model, samples, Z, fold, structures, names, alphas, plain, rank_name, l1
+    model, samples, Z, fold, structures, names, alphas, plain, rank_name, l1, weighted
 ) -> np.ndarray:
     """Fit all candidates on a fold's training rows and score them on the others."""
     train, test = (_rows(samples, Z, rows) for rows in fold)
@@ -304,7 +325,7 @@ def _score_fold(
         model.scoring,
         to_numpy(held_out.y),
         np.stack([to_numpy(c.predict(held_out.X, Z_test)) for c in candidates], axis=1),
-        weight=to_numpy(held_out.weight),
+        weight=to_numpy(held_out.weight) if weighted else None,
         model=candidates.__getitem__,
         X=to_numpy(held_out.X),
     )

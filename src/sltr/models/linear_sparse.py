@@ -12,7 +12,13 @@ from sklearn.linear_model import ElasticNet, ElasticNetCV
 from sltr._array import Array, as_array, to_numpy
 from sltr.models.linear import predict_linear
 from sltr.models.selection import cv_table, kept_splits
-from sltr.validation import Samples, centre, check_nonnegative, check_samples
+from sltr.validation import (
+    Samples,
+    centre,
+    check_count,
+    check_nonnegative,
+    check_samples,
+)
 
 __all__ = ["TensorElasticNet", "TensorElasticNetCV", "TensorLasso", "TensorLassoCV"]
 
@@ -343,9 +349,7 @@ def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:
     """Return the candidates given, or scikit-learn's default grid."""
     if model.alphas is not None:
         return np.array([check_nonnegative(alpha, "alphas") for alpha in model.alphas])
-    if not isinstance(model.n_alphas, int | np.integer) or model.n_alphas < 1:
-        msg = f"n_alphas={model.n_alphas!r} was given; expected an integer above 0."
-        raise ValueError(msg)
+    check_count(model.n_alphas, "n_alphas")
     if not 0.0 < l1_ratio <= 1.0:
         msg = (
             f"l1_ratio={l1_ratio!r} was given; expected a number above 0 and at most "

@@ -14,14 +14,19 @@ from sltr.models.linear import predict_linear
 from sltr.models.linear_cv import LinearFits, candidate_scores
 from sltr.models.selection import kept_splits, record_choice
 from sltr.models.surf import (
-    check_count,
     check_step,
     check_stop,
     fit_terms,
     set_terms,
 )
 from sltr.solvers.surf import cumulative_tensors
-from sltr.validation import Samples, centre, check_nonnegative, check_samples
+from sltr.validation import (
+    Samples,
+    centre,
+    check_count,
+    check_nonnegative,
+    check_samples,
+)
 
 __all__ = ["SURFRegressorCV"]
 

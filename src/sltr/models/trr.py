@@ -11,7 +11,6 @@ from sltr._array import Array
 from sltr.models.cp import remember_factors
 from sltr.models.decomposed import (
     Prepared,
-    check_count,
     fit_path,
     predict_mean,
     prepare_samples,
@@ -21,7 +20,7 @@ from sltr.models.decomposed import (
 from sltr.solvers.block_relaxation import starts
 from sltr.solvers.decompositions import CP
 from sltr.solvers.group_relaxation import group_relaxation
-from sltr.validation import check_nonnegative
+from sltr.validation import check_count, check_nonnegative
 
 __all__ = ["HRTRRRegressor", "ORTRRRegressor"]
 

@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sltr._array import Array
 from sltr.models.decomposed import (
     Prepared,
-    check_count,
     choose_by_bic,
     predict_mean,
     prepare_samples,
@@ -20,6 +19,7 @@ from sltr.models.decomposed import (
     warn_unless_converged,
 )
 from sltr.solvers.decompositions import Tucker
+from sltr.validation import check_count
 
 __all__ = ["TuckerRegressor", "candidate_ranks", "tucker_structures"]
 
