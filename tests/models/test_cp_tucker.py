@@ -9,7 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sltr.models.cp import CPClassifier, CPRegressor
 from sltr.models.decomposed_cv import CPRegressorCV, TuckerRegressorCV
@@ -18,21 +17,6 @@ from sltr.models.tucker import TuckerRegressor, candidate_ranks
 from sltr.solvers.decompositions import CP, Tucker
 
 SHAPE = (6, 5, 4)
-ESTIMATORS = [
-    CPRegressor(),
-    CPRegressor(rank=1, alpha_l1=0.01),
-    CPClassifier(),
-    TuckerRegressor(),
-    HRTRRRegressor(),
-    ORTRRRegressor(),
-    CPRegressorCV(cv=2, ranks=(1, 2), alphas_ridge=(1e-3, 1e-1)),
-    TuckerRegressorCV(cv=2, alphas_ridge=(1e-3, 1e-1)),
-]
-
-
-@parametrize_with_checks(ESTIMATORS)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def _planted(n, noise=0.1, seed=0, shape=SHAPE):

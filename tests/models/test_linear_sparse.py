@@ -1,12 +1,8 @@
 """Lasso and Elastic Net on tensors: scikit-learn's answers in tensor shape."""
 
-import warnings
-
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, ElasticNetCV, Lasso, LassoCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sltr.models.linear_sparse import (
     TensorElasticNet,
@@ -21,20 +17,6 @@ def data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4, 3, 2))
     return X, X[:, 0, 0, 0] - 2.0 * X[:, 1, 1, 1] + 3.0 + 0.3 * rng.normal(size=60)
-
-
-@parametrize_with_checks(
-    [
-        TensorLasso(alpha=0.01),
-        TensorElasticNet(alpha=0.01),
-        TensorLassoCV(n_alphas=5, cv=3),
-        TensorElasticNetCV(n_alphas=5, cv=3),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        check(estimator)
 
 
 @pytest.mark.parametrize(

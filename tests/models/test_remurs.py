@@ -1,7 +1,5 @@
 """Remurs and Sturm estimators: what is common to the convex tensor models."""
 
-import warnings
-
 import numpy as np
 import pytest
 from joblib import parallel_config
@@ -11,7 +9,6 @@ from sklearn.metrics import accuracy_score, f1_score, make_scorer
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sltr.models.linear_sparse import TensorLasso
 from sltr.models.remurs import RemursClassifier, RemursRegressor
@@ -31,22 +28,6 @@ def data():
     X = rng.normal(size=(50, *SHAPE))
     y = np.tensordot(X, W, 3) + 0.3 * rng.normal(size=50) + 4.0
     return X, y
-
-
-@parametrize_with_checks(
-    [
-        RemursRegressor(),
-        RemursClassifier(),
-        SturmRegressor(),
-        RemursRegressorCV(n_alphas=2, cv=3),
-        RemursClassifierCV(n_alphas=2, cv=3),
-        SturmRegressorCV(n_alphas=2, cv=3),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        check(estimator)
 
 
 @pytest.mark.parametrize("Model", SINGLE)

@@ -115,10 +115,15 @@ class CPRegressorCV(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        covariates: Any = None,
+        groups: Any = None,
     ) -> CPRegressorCV:
-        """Choose and fit the model; see `CPRegressor.fit`."""
-        samples, Z, folds = _check(self, X, y, sample_weight, covariates)
+        """Choose and fit; see `CPRegressor.fit`. `groups` go to the splitter."""
+        samples, Z, folds = _check(self, X, y, sample_weight, covariates, groups)
         structures = cp_structures(self.shape_in_, "bic", self.ranks)
         names = [s.rank for s in structures]
         best, prepared, found = _choose(
@@ -202,10 +207,15 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        covariates: Any = None,
+        groups: Any = None,
     ) -> TuckerRegressorCV:
-        """Choose and fit the model; see `TuckerRegressor.fit`."""
-        samples, Z, folds = _check(self, X, y, sample_weight, covariates)
+        """Choose and fit; see `TuckerRegressor.fit`. `groups` go to the splitter."""
+        samples, Z, folds = _check(self, X, y, sample_weight, covariates, groups)
         structures = tucker_structures(self.shape_in_, "bic", self.candidates)
         names = [s.ranks for s in structures]
         best, prepared, found = _choose(
@@ -227,16 +237,15 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
 
 
 def _check(
-    model, X, y, sample_weight, covariates
+    model, X, y, sample_weight, covariates, groups
 ) -> tuple[Samples, Array, list[Split]]:
     samples = check_samples(model, X, y, sample_weight)
     check_response(samples.y, check_family(model.family))
     n_kept = samples.X.shape[0]
     Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]
-    folds = kept_splits(
-        model.cv, y, sample_weight, classifier=model.family == "binomial"
-    )
+    binomial = model.family == "binomial"
+    folds = kept_splits(model.cv, y, sample_weight, groups=groups, classifier=binomial)
     return samples, Z, folds
 
 

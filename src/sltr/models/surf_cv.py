@@ -107,7 +107,9 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SURFRegressorCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SURFRegressorCV:
         """Choose a candidate by cross-validation and fit it to all samples.
 
         Parameters
@@ -116,6 +118,8 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
             Used for fitting and for scoring.
+        groups : array of shape (n,), optional
+            Passed to the splitter.
         """
         samples = check_samples(self, X, y, sample_weight)
         settings, n_terms = self._settings(), self._n_terms()
@@ -123,7 +127,7 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         scores, _ = candidate_scores(
             self,
             samples,
-            kept_splits(self.cv, y, sample_weight),
+            kept_splits(self.cv, y, sample_weight, groups=groups),
             lambda rows: self._fit_all(samples.take(rows), settings, n_terms),
             weighted=sample_weight is not None,
         )

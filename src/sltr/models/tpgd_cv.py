@@ -94,7 +94,9 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TPGDRegressorCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> TPGDRegressorCV:
         """Choose a candidate by cross-validation and fit it to all samples.
 
         Parameters
@@ -103,6 +105,8 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
             Used for fitting and for scoring.
+        groups : array of shape (n,), optional
+            Passed to the splitter.
         """
         samples = check_samples(self, X, y, sample_weight)
         tol, max_iter = check_budget(self.tol, self.max_iter)
@@ -127,7 +131,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
             offsets = as_array([[centred.intercept(coef)] for coef in coefs], centred.A)
             return LinearFits(xp.stack(coefs)[:, None, ...], offsets)
 
-        folds = kept_splits(self.cv, y, sample_weight)
+        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
         scores, _ = candidate_scores(
             self, samples, folds, fit_all, weighted=sample_weight is not None
         )
