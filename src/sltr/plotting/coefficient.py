@@ -40,7 +40,7 @@ def plot_coef(
     show : pair of modes, optional
         The rows and columns of each image; the two largest modes if not given.
     slices : mapping from mode (number or name) to indices, optional
-        Which slices to draw; evenly spaced ones if not given.
+        Which slices to draw; evenly spaced ones and the strongest if not given.
     max_slices : int
         The most slices drawn without `slices`.
     mode_names, units : sequences of str, optional
@@ -74,8 +74,8 @@ def plot_coef(
     first = np.moveaxis(coef, (rows, columns), (0, 1))
     aspect = np.clip(coef.shape[rows] / coef.shape[columns], 0.4, 1.6)
     width = 4.6 if not over else max(4.0, min(2.0 * grid[1], 11.0)) + 0.8
-    height = (width - 1.1) / grid[1] * aspect * grid[0] + 0.7
-    fig = fig or new_figure(width, min(height + 0.28 * grid[0], 12.0))
+    height = ((width - 1.6) / grid[1] * aspect + (0.25 if over else 0.0)) * grid[0]
+    fig = fig or new_figure(width, min(height + 0.7, 12.0))
     axes = fig.subplots(*grid, squeeze=False)
     limit = diverging_limit(coef)
     for ax in axes.flat[len(panels) :]:
@@ -205,6 +205,8 @@ def _choose(
             chosen[mode] = [strongest_slice(coef, mode)]
         else:
             even = np.linspace(0, size - 1, min(size, budget)).round().astype(int)
+            strongest = strongest_slice(coef, mode)
+            even[np.argmin(np.abs(even - strongest))] = strongest
             chosen[mode] = even.tolist()
     return chosen
 
@@ -224,5 +226,5 @@ def _grid(chosen: dict[int, list[int]], over: list[int]) -> tuple[int, int]:
     n_first = len(chosen[over[0]])
     if len(over) > 1:
         return n_first, len(chosen[over[1]])
-    columns = min(n_first, max(1, ceil(sqrt(1.5 * n_first))))
-    return ceil(n_first / columns), columns
+    rows = ceil(n_first / ceil(sqrt(1.5 * n_first)))
+    return rows, ceil(n_first / rows)

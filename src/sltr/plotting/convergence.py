@@ -89,10 +89,22 @@ def plot_convergence(
     if positive.any() or tol:
         ax.set_yscale("log")
     if tol:
-        ax.axhline(tol, color=COLOURS[1], linestyle="--", linewidth=1.2, label="asked")
+        ax.axhline(
+            tol, color=COLOURS[1], linestyle="--", linewidth=1.2, label="tolerance"
+        )
         ax.legend(frameon=False)
+    if values.size == 1 and positive.all():
+        _frame_point(ax, int(iterations[0]), float(values[0]), tol or values[0])
     if not positive.any():
         ax.text(0.5, 0.5, "exactly zero", transform=ax.transAxes, ha="center")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="iteration", ylabel=name or found)
     return ax
+
+
+def _frame_point(ax: Any, n_iter: int, value: float, tol: float) -> None:
+    """Give a single point a frame that can be read, and say its value."""
+    ax.set_xlim(0, 1.25 * n_iter + 1)
+    ax.set_ylim(min(value, tol) / 10, max(value, tol) * 10)
+    offset = {"xytext": (-8, -3), "textcoords": "offset points", "ha": "right"}
+    ax.annotate(f"{value:.2g} after {n_iter}", (n_iter, value), **offset)

@@ -78,7 +78,8 @@ def plot_factors(
 ) -> Any:
     """Draw the leading left singular vectors of every unfolding, mode by mode.
 
-    The sign is chosen so that the largest entry of each vector is positive.
+    The sign is chosen so that the largest entry of each vector is positive. The
+    legend says which share of ‖coef‖² a vector stands for.
 
     Parameters
     ----------
@@ -109,10 +110,12 @@ def plot_factors(
                 vector,
                 color=COLOURS[k % len(COLOURS)],
                 linestyle=("-", "--", ":", "-.")[k % 4],
-                label=f"{k + 1}: {100 * values[k] ** 2 / total:.0f} %",
+                label=f"no. {k + 1}: {100 * values[k] ** 2 / total:.0f} %",
             )
         ax.set(xlabel=modes.label(mode))
-        ax.legend(frameon=False, fontsize=8, title="share of ‖W‖²", title_fontsize=8)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3}
+        ax.legend(frameon=False, fontsize=9, **place)
     axes[0].set_ylabel("singular vector")
     return fig
 
