@@ -16,6 +16,7 @@ __all__ = [
     "cv_candidates",
     "cv_surface",
     "plot_cv_surface",
+    "standard_errors",
 ]
 
 
@@ -114,7 +115,7 @@ def cv_surface(
     shape = (len(y_values), len(x_values))
     score, error = np.full(shape, np.nan), np.full(shape, np.nan)
     mean = np.asarray(results["mean_test_score"], float)
-    spread = _standard_error(results)
+    spread = standard_errors(results)
     chosen = None
     for g, row in enumerate(params):
         if not all(_equal(row.get(name), value) for name, value in at.items()):
@@ -279,7 +280,8 @@ def _axes_names(
     return x, y
 
 
-def _standard_error(results: Mapping[str, Any]) -> np.ndarray:
+def standard_errors(results: Mapping[str, Any]) -> np.ndarray:
+    """Return the standard error over folds of every candidate's mean score."""
     folds = [
         np.asarray(values, float)
         for key, values in results.items()
