@@ -232,10 +232,10 @@ def _certificate(model: Any) -> str:
     found = convergence_payload(model)
     if found is None or found["values"][-1] is None:
         return ""
-    tol = "" if found["tol"] is None else f" (tolerance {found['tol']:.1g})"
+    tol = "" if found["tol"] is None else f" (tolerance {found['tol']:.0e})"
     return (
         f"The solver stopped after {found['iterations'][-1]} iterations at a "
-        f"{found['name']} of {found['values'][-1]:.1g}{tol}."
+        f"{found['name']} of {found['values'][-1]:.1e}{tol}."
     )
 
 
@@ -263,7 +263,11 @@ def _number(value: Any) -> str:
     """Return a number with three digits, a typographic minus and no noise."""
     if value is None or not np.isfinite(value):
         return "–"
-    text = f"{value:.3f}" if 1e-3 <= abs(value) < 1 else f"{value:.3g}"
+    size = abs(value)
+    if size >= 1000:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:.3f}" if 1e-3 <= size < 1 else f"{value:#.3g}".rstrip(".")
     return text.replace("-", "−")
 
 

@@ -13,6 +13,7 @@
   const label = (m) => coef.names[m] + (coef.units[m] ? ` (${coef.units[m]})` : "");
   const free = () => coef.shape.map((_, m) => m).filter((m) => order > 1 ? !state.show.includes(m) : false);
   const full = (m, index) => index * coef.steps[m];
+  const place = (m, index) => `${coef.names[m]}${/\d$/.test(coef.names[m]) ? ":" : ""} ${full(m, index)}`;
 
   const offset = () => free().reduce((sum, m) => sum + state.at[m] * strides[m], 0);
   const entry = (row, column) => order === 1
@@ -49,7 +50,8 @@
     const tallest = Math.min(520, Math.max(260, window.innerHeight * 0.7));
     if (h > tallest) { if (equal) w *= tallest / h; h = tallest; }
     if (h < 120) h = 120;
-    canvas.style.height = `${h + top + bottom}px`;
+    // The ratio holds when printing narrows the page after the picture is drawn.
+    canvas.style.aspectRatio = `${width} / ${h + top + bottom}`;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round((h + top + bottom) * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -130,8 +132,9 @@
   const paintBar = (limit) => {
     const bar = at("bar"), ratio = window.devicePixelRatio || 1, ink = bar.getContext("2d");
     bar.hidden = order === 1;
-    if (bar.hidden) { bar.style.display = "none"; return; }
-    bar.width = Math.round(bar.clientWidth * ratio);
+    if (bar.hidden) return;
+    bar.style.aspectRatio = `${plot.width} / 44`;
+    bar.width = Math.round(plot.width * ratio);
     bar.height = Math.round(44 * ratio);
     ink.setTransform(ratio, 0, 0, ratio, 0, 0);
     const x = plot.x, w = plot.w;
@@ -166,22 +169,22 @@
   });
 
   const describe = () => {
-    const places = free().map((m) => `${coef.names[m]} ${full(m, state.at[m])}`);
+    const places = free().map((m) => place(m, state.at[m]));
     const where = places.length ? places.join(", ") : "the whole coefficient";
     canvas.setAttribute("aria-label", `Coefficient, ${where}`);
     if (!state.pointer) { at("readout").textContent = where[0].toUpperCase() + where.slice(1); return; }
     const [r, c] = state.pointer, modes = order === 1 ? [0, 0] : state.show;
-    const spots = order === 1 ? [`${coef.names[0]} ${full(0, c)}`]
-      : [...places, `${coef.names[modes[0]]} ${full(modes[0], r)}`, `${coef.names[modes[1]]} ${full(modes[1], c)}`];
-    at("readout").textContent = `${spots.join(", ")}: ${number(Number(value(entry(r, c)).toPrecision(3)))}`;
+    const spots = order === 1 ? [place(0, c)] : [...places, place(modes[0], r), place(modes[1], c)];
+    at("readout").textContent = `${spots.join(", ")} → ${number(Number(value(entry(r, c)).toPrecision(3)))}`;
   };
 
   const draw = () => {
     layout();
     context.clearRect(0, 0, canvas.width, canvas.height);
     const limit = sliceLimit();
-    paintAxes();
+    context.font = "12px system-ui, sans-serif";
     if (order === 1) paintLine(limit); else paintImage(limit);
+    paintAxes();
     paintBar(limit);
     paintWeights();
     describe();
@@ -197,7 +200,7 @@
     strip.setAttribute("aria-hidden", "true");
     strip.title = "The share of the squared coefficient in every slice";
     title.htmlFor = input.id;
-    title.append(`${label(mode)} `, out, ` of 0–${coef.fullShape[mode] - 1}`);
+    title.append(`${label(mode)}${/\d$/.test(label(mode)) ? ":" : ""} `, out, ` of 0–${coef.fullShape[mode] - 1}`);
     out.value = full(mode, state.at[mode]);
     input.addEventListener("input", () => {
       state.at[mode] = Number(input.value);
@@ -208,8 +211,8 @@
     return box;
   }));
 
-  const move = (place, step) => {
-    const mode = free()[place];
+  const move = (which, step) => {
+    const mode = free()[which];
     if (mode === undefined) return false;
     const input = at(`mode-${mode}`);
     input.value = Math.min(coef.shape[mode] - 1, Math.max(0, state.at[mode] + step));
@@ -286,6 +289,7 @@
     });
   }
   at("peak").parentElement.hidden = order < 3;
+  at("slice-keys").hidden = order < 3;
   at("overlay-box").hidden = !sample || order === 1;
   at("threshold").addEventListener("input", () => setThreshold(Number(at("threshold").value)));
   at("overlay").addEventListener("change", toggleOverlay);

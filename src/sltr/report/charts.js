@@ -33,6 +33,9 @@ const page = (() => {
     return text.replace(/-/g, "−");
   };
 
+  const short = (value) => number(typeof value === "number" ? Number(value.toPrecision(3)) : value);
+  const power = (k) => `10${[...String(k)].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c] || "⁻").join("")}`;
+
   const mix = (stops, share) => {
     const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
     const low = Math.min(Math.floor(place), stops.length - 2);
@@ -49,6 +52,7 @@ const page = (() => {
   const sequential = (share) => mix(sequentialStops, share);
 
   const element = (tag, attributes = {}, ...children) => {
+    // The name of a namespace, which nobody loads.
     const node = document.createElementNS("http" + "://www.w3.org/2000/svg", tag);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
     for (const child of children) {
@@ -69,11 +73,12 @@ const page = (() => {
   };
 
   // A frame with axes: x and y map values to pixels; ticks are [value, text] pairs.
-  const frame = (box, { w = 480, h = 320, x, y, xTicks, yTicks, xLabel, yLabel, left = 58, bottom = 46 }) => {
+  // One unit is one pixel, so that text has the same size on every screen.
+  const frame = (box, { w, h, x, y, xTicks, yTicks, xLabel, yLabel, left = 58, bottom = 46 }) => {
     const top = 12, right = 14;
     const px = (v) => left + (v - x[0]) / ((x[1] - x[0]) || 1) * (w - left - right);
     const py = (v) => h - bottom - (v - y[0]) / ((y[1] - y[0]) || 1) * (h - top - bottom);
-    const root = element("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `${yLabel} against ${xLabel}` });
+    const root = element("svg", { viewBox: `0 0 ${w} ${h}`, width: w, role: "img", "aria-label": `${yLabel} against ${xLabel}` });
     for (const [value, text] of yTicks) {
       root.append(element("line", { x1: left, x2: w - right, y1: py(value), y2: py(value), class: "axis" }),
         element("text", { x: left - 8, y: py(value) + 4, "text-anchor": "end" }, text));
@@ -99,7 +104,8 @@ const page = (() => {
     return { root, px, py, line, w, h, left, right, top, bottom };
   };
 
-  const linear = (low, high, count) => ticks(low, high, count).map((v) => [v, number(v)]);
+  const widthOf = (box, most = 520) => Math.max(240, Math.min(most, box.clientWidth || most));
+  const linear = (low, high, count) => ticks(low, high, count).map((v) => [v, short(v)]);
 
   const copyButtons = () => document.querySelectorAll("[data-copy]").forEach((button) => {
     button.addEventListener("click", () => {
@@ -120,19 +126,20 @@ const page = (() => {
   });
   copyButtons();
 
-  return { data, onPaint, bytes, css, number, diverging, sequential, rgb, element, frame, linear };
+  return { data, onPaint, bytes, css, number, short, power, diverging, sequential, rgb, element, frame, widthOf, linear };
 })();
 
 // Predictions against the truth, or the ROC and the confusion matrix.
 (() => {
-  const { data: { outcome }, frame, linear, element, number, css, onPaint } = page;
+  const { data: { outcome }, frame, widthOf, linear, element, number, css, onPaint } = page;
   const box = document.getElementById("outcome");
 
   const scatter = () => {
     const all = [...outcome.y, ...outcome.predicted, outcome.null].filter((v) => v !== null);
     const low = Math.min(...all), high = Math.max(...all), pad = 0.05 * (high - low) || 0.5;
     const range = [low - pad, high + pad];
-    const f = frame(box, { w: 400, h: 380, x: range, y: range, xTicks: linear(...range, 4), yTicks: linear(...range, 5),
+    const w = widthOf(box, 440);
+    const f = frame(box, { w, h: 0.92 * w, x: range, y: range, xTicks: linear(...range, 4), yTicks: linear(...range, 5),
       xLabel: `true ${outcome.label}`, yLabel: `predicted ${outcome.label}` });
     f.line(range, range, { stroke: css("--muted"), "stroke-width": 1.2 });
     f.line(range, [outcome.null, outcome.null], { stroke: css("--accent-2"), "stroke-dasharray": "6 4" });
@@ -146,7 +153,8 @@ const page = (() => {
   };
 
   const roc = () => {
-    const f = frame(box, { w: 400, h: 380, x: [0, 1], y: [0, 1], xTicks: linear(0, 1, 5), yTicks: linear(0, 1, 5),
+    const w = widthOf(box, 440);
+    const f = frame(box, { w, h: 0.92 * w, x: [0, 1], y: [0, 1], xTicks: linear(0, 1, 5), yTicks: linear(0, 1, 5),
       xLabel: "false positive rate", yLabel: "true positive rate" });
     f.line([0, 1], [0, 1], { stroke: css("--accent-2"), "stroke-dasharray": "6 4" });
     f.line(...outcome.roc, { stroke: css("--accent"), "stroke-width": 2.4 });
@@ -169,7 +177,7 @@ const page = (() => {
     const holder = document.createElement("div");
     holder.className = "scroll";
     holder.append(table);
-    box.append(holder);
+    document.getElementById("confusion").replaceChildren(holder);
   };
 
   onPaint(() => {

@@ -1,7 +1,7 @@
 "use strict";
 // The cross-validation surface.
 (() => {
-  const { data: { candidates: table }, element, number, sequential, rgb, css, frame, linear, onPaint } = page;
+  const { data: { candidates: table }, element, number, short, sequential, rgb, css, frame, widthOf, linear, onPaint } = page;
   if (!table) return;
   const box = document.getElementById("surface"), controls = document.getElementById("surface-controls");
   const column = (name) => table.rows.map((row) => row[table.names.indexOf(name)]);
@@ -54,10 +54,10 @@
     const scores = cells.map((cell) => table.mean[cell.g]).sort((a, b) => a - b);
     // A few hopeless candidates must not take all the contrast.
     const low = scores[Math.floor(0.1 * scores.length)], high = scores[scores.length - 1];
-    const w = 640, cell = Math.min(40, 340 / ys.length), h = Math.max(150, cell * ys.length) + 66;
-    const step = Math.ceil(xs.length / 9);
-    const f = frame(box, { w, h, x: [-0.5, xs.length - 0.5], y: [-0.5, ys.length - 0.5], left: 92,
-      xTicks: xs.map((v, i) => [i, number(v)]).filter((_, i) => i % step === 0), yTicks: ys.map((v, i) => [i, number(v)]).filter((_, i) => i % Math.ceil(ys.length / 16) === 0),
+    const w = widthOf(box, 740), cell = Math.min(40, 340 / ys.length), h = Math.max(150, cell * ys.length) + 66;
+    const step = Math.ceil(xs.length * 58 / (w - 92));
+    const f = frame(box, { w, h, x: [-0.5, xs.length - 0.5], y: [-0.5, ys.length - 0.5], left: 78,
+      xTicks: xs.map((v, i) => [i, short(v)]).filter((_, i) => i % step === 0), yTicks: ys.map((v, i) => [i, short(v)]).filter((_, i) => i % Math.ceil(ys.length / 16) === 0),
       xLabel: state.x, yLabel: state.y });
     const cw = f.px(1) - f.px(0), ch = f.py(0) - f.py(1);
     for (const { r, c, g } of cells) {
@@ -72,9 +72,11 @@
       }
     }
     f.root.append(...f.root.querySelectorAll("[data-late]"));
-    for (let i = 0; i < 120; i += 1) f.root.append(element("rect", { x: w - 14 - 240 + 2 * i, y: h + 6, width: 2.5, height: 8, fill: rgb(sequential(i / 119)) }));
-    f.root.append(element("text", { x: w - 14 - 248, y: h + 14, "text-anchor": "end" }, `≤ ${number(low)}`),
-      element("text", { x: w - 14, y: h + 28, "text-anchor": "end" }, `${table.scoring} ${number(high)}`));
+    const wide = Math.min(240, w - 92);
+    for (let i = 0; i < wide; i += 2) f.root.append(element("rect", { x: 78 + i, y: h + 6, width: 2.5, height: 8, fill: rgb(sequential(i / wide)) }));
+    f.root.append(element("text", { x: 78, y: h + 28 }, `≤ ${short(low)}`),
+      element("text", { x: 78 + wide / 2, y: h + 28, "text-anchor": "middle" }, table.scoring),
+      element("text", { x: 78 + wide, y: h + 28, "text-anchor": "end" }, short(high)));
     f.root.setAttribute("viewBox", `0 0 ${w} ${h + 34}`);
   };
 
@@ -82,8 +84,8 @@
     const xs = levels[state.x], found = xs.map((v) => find({ ...state.at, [state.x]: v }));
     const mean = found.map((g) => g < 0 ? null : table.mean[g]), error = found.map((g) => g < 0 ? 0 : table.error[g] || 0);
     const all = mean.flatMap((m, i) => m === null ? [] : [m - error[i], m + error[i]]);
-    const y = [Math.min(...all), Math.max(...all)], step = Math.ceil(xs.length / 8);
-    const f = frame(box, { w: 640, h: 300, x: [-0.3, xs.length - 0.7], y, xTicks: xs.map((v, i) => [i, number(v)]).filter((_, i) => i % step === 0), yTicks: linear(...y, 5), xLabel: state.x, yLabel: table.scoring });
+    const y = [Math.min(...all), Math.max(...all)], w = widthOf(box, 740), step = Math.ceil(xs.length * 58 / (w - 72));
+    const f = frame(box, { w, h: 300, x: [-0.3, xs.length - 0.7], y, xTicks: xs.map((v, i) => [i, short(v)]).filter((_, i) => i % step === 0), yTicks: linear(...y, 5), xLabel: state.x, yLabel: table.scoring });
     mean.forEach((m, i) => { if (m !== null) f.line([i, i], [m - error[i], m + error[i]], { stroke: css("--muted") }); });
     f.line(xs.map((_, i) => i), mean, { stroke: css("--accent") });
     found.forEach((g, i) => {
@@ -103,7 +105,7 @@
 
 // The path: entries along a hyper-parameter, or the score where no path was given.
 (() => {
-  const { data, bytes, number, diverging, css, frame, linear, onPaint, tuning } = page;
+  const { data, bytes, number, short, diverging, css, frame, widthOf, linear, onPaint, tuning } = page;
   const box = document.getElementById("path-chart");
   if (!box) return;
   const controls = document.getElementById("path-controls"), readout = document.getElementById("path-readout");
@@ -130,8 +132,8 @@
     state.at = nearest;
     const draw = () => {
       const all = path.traces.flat().concat(0), y = [Math.min(...all), Math.max(...all)];
-      const step = Math.ceil(n / 7);
-      const f = frame(box, { w: 560, h: 330, x: [0, Math.max(n - 1, 1)], y, xTicks: places.filter((i) => i % step === 0).map((i) => [i, number(path.values[i])]), yTicks: linear(...y, 5), xLabel: path.name, yLabel: "coefficient" });
+      const w = widthOf(box, 600), step = Math.ceil(n * 58 / (w - 72));
+      const f = frame(box, { w, h: 320, x: [0, Math.max(n - 1, 1)], y, xTicks: places.filter((i) => i % step === 0).map((i) => [i, short(path.values[i])]), yTicks: linear(...y, 5), xLabel: path.name, yLabel: "coefficient" });
       path.traces.forEach((trace, i) => f.line(places, trace, { stroke: palette[i % palette.length], "stroke-width": 1.3, "stroke-opacity": 0.85 }));
       cursor(f, state.at, y);
       picture.hidden = false;
@@ -157,8 +159,8 @@
       const same = xs.map((v) => find({ ...chosen, [state.name]: v })), best = xs.map((v) => find({ [state.name]: v }));
       const mean = (g) => g < 0 ? null : table.mean[g], error = (g) => g < 0 ? 0 : table.error[g] || 0;
       const all = [...same.flatMap((g) => g < 0 ? [] : [mean(g) - error(g), mean(g) + error(g)]), ...best.map(mean).filter((v) => v !== null)];
-      const y = [Math.min(...all), Math.max(...all)], step = Math.ceil(xs.length / 7);
-      const f = frame(box, { w: 560, h: 330, x: [0, Math.max(xs.length - 1, 1)], y, xTicks: places.filter((i) => i % step === 0).map((i) => [i, number(xs[i])]), yTicks: linear(...y, 5), xLabel: state.name, yLabel: table.scoring });
+      const y = [Math.min(...all), Math.max(...all)], w = widthOf(box, 600), step = Math.ceil(xs.length * 58 / (w - 72));
+      const f = frame(box, { w, h: 320, x: [0, Math.max(xs.length - 1, 1)], y, xTicks: places.filter((i) => i % step === 0).map((i) => [i, short(xs[i])]), yTicks: linear(...y, 5), xLabel: state.name, yLabel: table.scoring });
       const up = places.filter((i) => same[i] >= 0);
       f.line([...up, ...[...up].reverse()], [...up.map((i) => mean(same[i]) + error(same[i])), ...[...up].reverse().map((i) => mean(same[i]) - error(same[i]))], { stroke: "none", fill: css("--accent"), "fill-opacity": 0.16 });
       f.line(places, best.map(mean), { stroke: css("--accent-2"), "stroke-dasharray": "6 4" });
@@ -182,7 +184,7 @@
 
 // The convergence measure against iterations, on a logarithmic scale.
 (() => {
-  const { data: { convergence }, frame, linear, number, css, element, onPaint } = page;
+  const { data: { convergence }, frame, widthOf, linear, power, css, element, onPaint } = page;
   const box = document.getElementById("convergence");
   if (!box) return;
   onPaint(() => {
@@ -193,8 +195,8 @@
     const y = [Math.floor(Math.min(...all)), Math.ceil(Math.max(...all))], x = [0, points[points.length - 1][0]];
     const step = Math.ceil((y[1] - y[0]) / 6) || 1;
     const yTicks = [];
-    for (let k = y[0]; k <= y[1]; k += step) yTicks.push([k, number(10 ** k)]);
-    const f = frame(box, { w: 520, h: 280, x, y, xTicks: linear(...x, 6), yTicks, xLabel: "iteration", yLabel: convergence.name, left: 76 });
+    for (let k = y[0]; k <= y[1]; k += step) yTicks.push([k, power(k)]);
+    const f = frame(box, { w: widthOf(box, 560), h: 280, x, y, xTicks: linear(...x, 5), yTicks, xLabel: "iteration", yLabel: convergence.name, left: 76 });
     f.line(points.map(([i]) => i), logs, { stroke: css("--accent") });
     if (convergence.tol) {
       const tol = Math.log10(convergence.tol);

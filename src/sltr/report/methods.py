@@ -199,10 +199,11 @@ def method_text(facts: dict[str, Any]) -> str:
             f"cross-validation over {facts['n_candidates']} candidates."
         )
     share = 100 * facts["n_nonzero"] / facts["n_entries"]
-    ranks = f" and multilinear rank ({_joined(facts['ranks'])})"
+    many = len(facts["shape"]) > 1
+    ranks = f" and multilinear rank ({_listed(facts['ranks'])})" if many else ""
     parts.append(
         f"The coefficient has {facts['n_nonzero']} of {facts['n_entries']} entries "
-        f"different from zero ({share:.1f} %){ranks if len(facts['shape']) > 1 else ''}."
+        f"different from zero ({share:.1f} %){ranks}."
     )
     if facts["certificate"]:
         parts.append(facts["certificate"])
@@ -223,9 +224,5 @@ def method_text(facts: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _listed(items: Sequence[str]) -> str:
-    return ", ".join(items)
-
-
-def _joined(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks))
+def _listed(items: Sequence[Any]) -> str:
+    return ", ".join(map(str, items))

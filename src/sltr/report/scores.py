@@ -113,12 +113,12 @@ def _score(
     draws: np.ndarray,
 ) -> Score:
     sign = 1.0 if higher else -1.0
-    value, null = fold_scores(scoring, truth, pair)
+    value, null = fold_scores(scoring, truth, pair).round(12)
     again = np.array([fold_scores(scoring, truth[d], pair[d]) for d in draws])
     # A draw of one class alone has no ROC.
     again = again[np.isfinite(again).all(axis=1)]
     if len(again) < 2:
-        return Score(name, sign * value, *[np.nan] * 3, sign * null, higher, np.nan)
+        again = np.full((2, 2), np.nan)
     low, high = np.sort(sign * np.percentile(again[:, 0], (2.5, 97.5)))
     return Score(
         name=name,
@@ -128,7 +128,7 @@ def _score(
         high=float(high),
         null=float(sign * null),
         higher_is_better=higher,
-        beats_null=float(np.mean(again[:, 0] > again[:, 1])),
+        beats_null=float(np.mean(np.heaviside(np.diff(-again, axis=1), 0.0))),
     )
 
 
