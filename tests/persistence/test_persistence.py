@@ -3,6 +3,8 @@
 import hashlib
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -212,6 +214,29 @@ def test_every_estimator_of_the_package_round_trips(cls, tmp_path):
     assert np.array_equal(model.predict(X), again.predict(X))
 
 
+@pytest.mark.parametrize("cls", estimator_classes().values(), ids=lambda c: c.__name__)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_pickle_and_skops_keep_every_estimator_too(cls):
+    skops = pytest.importorskip("skops.io")
+    model, X = _fitted(cls)
+    expected = model.predict(X)
+    stored = skops.dumps(model)
+    trusted = skops.get_untrusted_types(data=stored)
+    for again in (pickle.loads(pickle.dumps(model)), skops.loads(stored, trusted)):
+        assert np.array_equal(again.predict(X), expected)
+
+
+def test_only_what_is_used_is_imported():
+    code = (
+        "import sys, sltr.persistence, sltr.plotting, sltr.report;"
+        "print({'matplotlib', 'jinja2', 'safetensors'} & set(sys.modules))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "set()"
+
+
 def test_foreign_estimators_are_not_saved(tmp_path):
     with pytest.raises(TypeError, match="Ridge was given; expected an estimator of"):
         save(Ridge(), tmp_path / "m")
@@ -230,7 +255,7 @@ def test_failed_write_keeps_the_old_file(stand_in, data, tmp_path, monkeypatch):
     def disk_full(fd):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(persistence.os, "fsync", disk_full)
+    monkeypatch.setattr("os.fsync", disk_full)
     with pytest.raises(OSError, match="No space left"):
         save(stand_in(epsilon=2.0).fit(*data), path)
     assert load(path).epsilon == 1.0

@@ -237,7 +237,9 @@ def test_convergence_reads_histories_and_last_values():
     model = SimpleNamespace(objective_path_=[5.0, 3.0, 2.0], tol=1e-3, n_iter_=3)
     ax = plotting.plot_convergence(model)
     assert ax.lines[0].get_ydata().tolist() == [3.0, 1.0]
-    assert ax.lines[1].get_ydata()[0] == 1e-3
+    assert len(ax.lines) == 1, "the tolerance bounds no objective"
+    gaps = plotting.plot_convergence(SimpleNamespace(gap_path_=[0.5, 0.1], tol=1e-3))
+    assert gaps.lines[1].get_ydata()[0] == 1e-3
     last = SimpleNamespace(dual_gap_=np.float32(0.25), n_iter_=np.array([4, 9]))
     line = plotting.plot_convergence(last).lines[0]
     assert (line.get_xdata()[0], line.get_ydata()[0]) == (9, 0.25)

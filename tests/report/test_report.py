@@ -145,7 +145,9 @@ def test_page_says_what_was_fitted_and_how_well(data, tmp_path):
 
 def test_training_scores_are_called_so(data, tmp_path):
     X, y = data
-    page = _page(report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html"))
+    page = _page(
+        report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
+    )
     assert "they flatter the model" in page.text
     assert "On the training samples (not an estimate" in page.text
 
@@ -175,6 +177,7 @@ def test_user_text_is_escaped_everywhere(data, tmp_path):
             response=EVIL,
             mode_names=[EVIL, EVIL],
             units=[EVIL, EVIL],
+            n_bootstrap=9,
         )
     )
     assert page.tags.count("script") == plain.tags.count("script")
@@ -185,7 +188,7 @@ def test_user_text_is_escaped_everywhere(data, tmp_path):
 
 def test_page_loads_nothing(data, tmp_path):
     X, y = data
-    path = report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html")
+    path = report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
     page = _page(path)
     assert all(a.startswith(("#", "data:image/png")) for a in page.addresses)
     text = path.read_text(encoding="utf-8")
@@ -320,6 +323,29 @@ def test_path_holds_counts_ranks_and_pictures():
     pictures = _unpack(path["pictures"], "i1", (2, 3, 3))
     assert np.array_equal(pictures[1], 127 * np.eye(3))
     assert len(path["traces"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "tol", "words"),
+    [
+        ({"dual_gap_": np.array([1e-5, 2e-3])}, 1e-4, "The tolerance was not reached"),
+        ({"dual_gap_": 1e-5}, None, "at a relative duality gap of 1.0e-05."),
+        (
+            {"residual_": 2e-5, "objective_path_": [2.0, 1.0]},
+            1e-4,
+            "a residual of 2.0e",
+        ),
+        ({"deviance_path_": [2.0, 1.0]}, 1e-4, "no certificate of optimality"),
+    ],
+)
+def test_certificate_claims_only_what_is_known(data, tmp_path, state, tol, words):
+    X, y = data
+    model = TunedRegressor(tol=tol).fit(X, y)
+    del model.dual_gap_
+    vars(model).update(state)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    assert words in page.text
+    assert ("✓" in page.text) == ("residual_" in state)
 
 
 def test_every_method_has_references_that_exist():

@@ -17,11 +17,11 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from sklearn.base import BaseEstimator
 
 import sltr.models
+from sltr.persistence.files import write_atomically
 from sltr.persistence.values import Tensors, decode, encode
 
 __all__ = ["estimator_classes", "load", "save"]
@@ -107,7 +107,7 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
     text = json.dumps(header, allow_nan=False, ensure_ascii=False)
     metadata = {_KEY: text, "sha256": _checksum(text, tensors)}
     content = _safetensors().numpy.save(tensors, metadata=metadata)
-    return _write_atomically(Path(path), content)
+    return write_atomically(Path(path), content)
 
 
 def load(path: str | os.PathLike) -> Any:
@@ -221,20 +221,6 @@ def _checksum(text: str, tensors: Tensors) -> str:
         digest.update(name.encode())
         digest.update(tensors[name].tobytes())
     return digest.hexdigest()
-
-
-def _write_atomically(path: Path, content: bytes) -> Path:
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    return path
 
 
 def _safetensors() -> Any:

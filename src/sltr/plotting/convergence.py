@@ -9,13 +9,14 @@ import numpy as np
 from sltr._array import to_numpy
 from sltr.plotting.style import COLOURS, new_axes, tidy
 
-__all__ = ["convergence_history", "plot_convergence"]
+__all__ = ["certified_value", "convergence_history", "plot_convergence"]
 
 # What fitted models call the measure they stop on, the most telling first.
 _HISTORIES = {
     "gap_path_": "relative duality gap",
     "residual_path_": "residual",
     "objective_path_": "objective above its lowest",
+    "deviance_path_": "deviance above its lowest",
 }
 _LAST = {"dual_gap_": "relative duality gap", "residual_": "residual"}
 
@@ -37,7 +38,7 @@ def convergence_history(model: Any) -> tuple[np.ndarray, np.ndarray, str]:
     for attribute, name in _HISTORIES.items():
         if hasattr(model, attribute):
             values = np.ravel(to_numpy(np.asarray(getattr(model, attribute), float)))
-            if attribute == "objective_path_":
+            if "lowest" in name:
                 values = values - values.min()
             return np.arange(1, values.size + 1), values, name
     for attribute, name in _LAST.items():
@@ -56,6 +57,29 @@ def convergence_history(model: Any) -> tuple[np.ndarray, np.ndarray, str]:
     return np.arange(1, values.size + 1), values, "gap"
 
 
+def certified_value(model: Any) -> tuple[float, str] | None:
+    """Return the last value of the measure a model's tolerance bounds, and its name.
+
+    None if the model keeps no such measure: how far an objective has fallen says
+    nothing about how far it could still fall.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> certified_value(SimpleNamespace(dual_gap_=2e-5))
+    (2e-05, 'relative duality gap')
+    >>> certified_value(SimpleNamespace(objective_path_=[2.0, 1.0]))
+    """
+    for attribute, name in _LAST.items():
+        if hasattr(model, attribute):
+            values = np.asarray(to_numpy(np.asarray(getattr(model, attribute))))
+            return float(np.max(values)), name
+    for attribute in ("gap_path_", "residual_path_"):
+        if hasattr(model, attribute):
+            return float(np.ravel(getattr(model, attribute))[-1]), _HISTORIES[attribute]
+    return None
+
+
 def plot_convergence(
     model: Any, *, tol: float | None = None, name: str | None = None, ax: Any = None
 ) -> Any:
@@ -65,7 +89,8 @@ def plot_convergence(
     ----------
     model : array of shape (T,) or fitted model
     tol : float, optional
-        The tolerance asked for; the model's own if not given.
+        The tolerance asked for; the model's own if not given, where it bounds what
+        is drawn.
     name : str, optional
         What the measure is.
     ax : matplotlib axes, optional
@@ -81,7 +106,8 @@ def plot_convergence(
     'log'
     """
     iterations, values, found = convergence_history(model)
-    tol = getattr(model, "tol", None) if tol is None else tol
+    if tol is None and "lowest" not in found:
+        tol = getattr(model, "tol", None)
     ax = tidy(new_axes(ax))
     positive = values > 0
     style = "o-" if values.size <= 40 else "-"

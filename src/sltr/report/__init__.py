@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sltr._array import to_numpy
+from sltr.persistence.files import write_atomically
 from sltr.plotting.modes import Modes, coef_array
 from sltr.plotting.thumbnail import coef_thumbnail
 from sltr.report.methods import bibtex, method_name, method_text
@@ -117,6 +118,7 @@ def report(
     modes = Modes.of(coefs.ndim - 1, mode_names, units)
     searched = model if hasattr(model, "cv_results_") else final
     candidates = candidates_payload(searched, _scoring(searched, outcome))
+    convergence = convergence_payload(final)
     chosen_value = getattr(final, f"{path_name}_", None)
     data = {
         "coef": coefficient_payload(
@@ -126,10 +128,10 @@ def report(
         "path": path_payload(
             coef_path, None if chosen_value is None else float(chosen_value), path_name
         ),
-        "convergence": convergence_payload(final),
+        "convergence": convergence,
         "outcome": outcome_payload(outcome, response),
     }
-    facts = _facts(final, X, outcome, coefs, candidates, held_out)
+    facts = _facts(final, X, outcome, coefs, candidates, convergence, held_out)
     class_name = type(final).__name__
     page = _render(
         title=title,
@@ -144,15 +146,13 @@ def report(
         scores=outcome.scores,
         held_out=held_out,
         n_bootstrap=n_bootstrap,
-        convergence=data["convergence"],
+        convergence=convergence,
         versions=_versions(),
         seed=getattr(final, "random_state", None) if seed is None else seed,
         icon=coef_thumbnail(coefs[0], size=32),
         data=data,
     )
-    path = Path(path)
-    path.write_text(page, encoding="utf-8")
-    return path
+    return write_atomically(Path(path), page.encode())
 
 
 def _final(model: Any) -> Any:
@@ -201,6 +201,7 @@ def _facts(
     outcome: Outcome,
     coefs: np.ndarray,
     candidates: Mapping[str, Any] | None,
+    convergence: Mapping[str, Any] | None,
     held_out: bool,
 ) -> dict[str, Any]:
     chosen = {}
@@ -221,22 +222,22 @@ def _facts(
         "n_nonzero": int(np.count_nonzero(coefs)),
         "n_entries": int(coefs.size),
         "ranks": numerical_ranks(coefs[0]),
-        "certificate": _certificate(model),
+        "certificate": _certificate(convergence),
         "n_test": len(outcome.y) if held_out else 0,
         "score": outcome.scores[0],
         "version": _package_version(),
     }
 
 
-def _certificate(model: Any) -> str:
-    found = convergence_payload(model)
-    if found is None or found["values"][-1] is None:
+def _certificate(convergence: Mapping[str, Any] | None) -> str:
+    if convergence is None:
         return ""
-    tol = "" if found["tol"] is None else f" (tolerance {found['tol']:.0e})"
-    return (
-        f"The solver stopped after {found['iterations'][-1]} iterations at a "
-        f"{found['name']} of {found['values'][-1]:.1e}{tol}."
-    )
+    text = f"The solver stopped after {convergence['nIter']} iterations"
+    if convergence["value"] is None:
+        return f"{text}; the method has no certificate of optimality."
+    tol = convergence["tol"]
+    bound = "" if tol is None else f" (tolerance {tol:.0e})"
+    return f"{text} at a {convergence['name']} of {convergence['value']:.1e}{bound}."
 
 
 def _short(value: Any) -> str:

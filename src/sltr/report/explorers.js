@@ -191,15 +191,16 @@
     const points = convergence.values.map((v, i) => [convergence.iterations[i], v]).filter(([, v]) => v !== null && v > 0);
     if (points.length < 2) { box.hidden = true; return; }
     const logs = points.map(([, v]) => Math.log10(v));
-    const all = convergence.tol ? [...logs, Math.log10(convergence.tol)] : logs;
+    const bound = convergence.bounded && convergence.tol;
+    const all = bound ? [...logs, Math.log10(bound)] : logs;
     const y = [Math.floor(Math.min(...all)), Math.ceil(Math.max(...all))], x = [0, points[points.length - 1][0]];
     const step = Math.ceil((y[1] - y[0]) / 6) || 1;
     const yTicks = [];
     for (let k = y[0]; k <= y[1]; k += step) yTicks.push([k, power(k)]);
-    const f = frame(box, { w: widthOf(box, 560), h: 280, x, y, xTicks: linear(...x, 5), yTicks, xLabel: "iteration", yLabel: convergence.name, left: 76 });
+    const f = frame(box, { w: widthOf(box, 560), h: 280, x, y, xTicks: linear(...x, 5), yTicks, xLabel: "iteration", yLabel: convergence.historyName, left: 76 });
     f.line(points.map(([i]) => i), logs, { stroke: css("--accent") });
-    if (convergence.tol) {
-      const tol = Math.log10(convergence.tol);
+    if (bound) {
+      const tol = Math.log10(bound);
       f.line(x, [tol, tol], { stroke: css("--accent-2"), "stroke-dasharray": "6 4" });
       f.root.append(element("text", { x: f.w - f.right, y: f.py(tol) - 6, "text-anchor": "end" }, "tolerance"));
     }

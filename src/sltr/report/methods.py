@@ -18,6 +18,7 @@ _METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "SURF": ("boosted sparse and low-rank regression (SURF)", ("he2018surf",)),
     "CP": ("CP tensor regression (GLTRM)", ("zhou2013tensor",)),
     "Tucker": ("Tucker tensor regression", ("li2018tucker",)),
+    "HRTRR": ("tensor ridge regression on CP factors (hrTRR)", ("guo2012tensor",)),
     "ORTRR": ("rank-selecting tensor ridge regression (orTRR)", ("guo2012tensor",)),
     "TPGD": ("tensor projected gradient descent (TPGD)", ("ahmed2020tensor",)),
     "ElemRidge": ("the elementary ridge estimator", ("yang2014elementary",)),

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, roc_curve
 
 from sltr._array import to_numpy
-from sltr.plotting.convergence import convergence_history
+from sltr.plotting.convergence import certified_value, convergence_history
 from sltr.plotting.modes import Modes, largest_modes, strongest_slice
 from sltr.plotting.path import check_path, strongest_entries
 from sltr.plotting.surface import chosen_candidate, cv_candidates, standard_errors
@@ -110,17 +110,23 @@ def path_payload(
 
 
 def convergence_payload(model: Any) -> dict[str, Any] | None:
-    """Return the convergence measure of a model, with its tolerance."""
+    """Return the certified value of a model, its tolerance, and its history."""
     try:
-        iterations, values, name = convergence_history(model)
+        iterations, values, history_name = convergence_history(model)
     except ValueError:
         return None
+    certified = certified_value(model)
     tol = getattr(model, "tol", None)
+    known = certified is not None and isinstance(tol, int | float | np.number)
     return {
-        "name": name,
+        "name": certified[1] if certified else "",
+        "value": _numbers([certified[0]])[0] if certified else None,
+        "tol": float(tol) if known and tol is not None else None,
+        "nIter": int(iterations[-1]),
+        "historyName": history_name,
         "iterations": iterations.tolist(),
         "values": _numbers(values),
-        "tol": float(tol) if isinstance(tol, int | float | np.number) else None,
+        "bounded": certified is not None and certified[1] == history_name,
     }
 
 
