@@ -85,7 +85,7 @@ def same(a, b):
     if isinstance(a, np.ndarray):
         if a.dtype != b.dtype or a.shape != b.shape:
             return False
-        if a.dtype.kind in "OT":
+        if a.dtype.kind in ("O", "T"):
             return all(same(x, y) for x, y in zip(a.flat, b.flat, strict=True))
         return a.tobytes() == b.tobytes()
     if isinstance(a, np.generic):

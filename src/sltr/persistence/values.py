@@ -128,7 +128,7 @@ def decode(value: Any, tensors: Tensors) -> Any:
 
 def _encode_array(array: np.ndarray, tensors: Tensors, where: str) -> dict:
     if array.dtype.kind not in _PLAIN_KINDS:
-        if array.dtype.kind not in "OT":
+        if array.dtype.kind not in ("O", "T"):
             msg = (
                 f"{where} is an array of dtype {array.dtype}; expected numbers, "
                 "dates, text or objects. Convert it before saving."

@@ -7,10 +7,8 @@ user is escaped.
 from __future__ import annotations
 
 import os
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from sltr._array import to_numpy
 from sltr.persistence.files import write_atomically
 from sltr.plotting.modes import Modes, coef_array
 from sltr.plotting.thumbnail import coef_thumbnail
+from sltr.report.facts import model_facts, versions
 from sltr.report.methods import bibtex, method_name, method_text
 from sltr.report.payload import (
     candidates_payload,
@@ -29,7 +28,6 @@ from sltr.report.payload import (
     path_payload,
 )
 from sltr.report.scores import Outcome, evaluate
-from sltr.tensor import numerical_ranks
 
 __all__ = ["report"]
 
@@ -131,7 +129,7 @@ def report(
         "convergence": convergence,
         "outcome": outcome_payload(outcome, response),
     }
-    facts = _facts(final, X, outcome, coefs, candidates, convergence, held_out)
+    facts = model_facts(final, X, outcome, coefs, candidates, convergence, held_out)
     class_name = type(final).__name__
     page = _render(
         title=title,
@@ -147,7 +145,7 @@ def report(
         held_out=held_out,
         n_bootstrap=n_bootstrap,
         convergence=convergence,
-        versions=_versions(),
+        versions=versions(),
         seed=getattr(final, "random_state", None) if seed is None else seed,
         icon=coef_thumbnail(coefs[0], size=32),
         data=data,
@@ -195,75 +193,12 @@ def _scoring(model: Any, outcome: Outcome) -> str:
     )
 
 
-def _facts(
-    model: Any,
-    X: Any,
-    outcome: Outcome,
-    coefs: np.ndarray,
-    candidates: Mapping[str, Any] | None,
-    convergence: Mapping[str, Any] | None,
-    held_out: bool,
-) -> dict[str, Any]:
-    chosen = {}
-    if candidates:
-        row = candidates["rows"][candidates["chosen"]]
-        chosen = dict(zip(candidates["names"], map(_short, row), strict=True))
-    return {
-        "class_name": type(model).__name__,
-        "n_samples": len(X),
-        "shape": coefs.shape[1:],
-        "n_targets": len(coefs),
-        "chosen": chosen,
-        "n_folds": candidates and candidates["nFolds"],
-        "n_candidates": candidates and len(candidates["rows"]),
-        "cv_score": candidates and candidates["mean"][candidates["chosen"]],
-        "cv_error": candidates and candidates["error"][candidates["chosen"]],
-        "scoring": candidates and candidates["scoring"],
-        "n_nonzero": int(np.count_nonzero(coefs)),
-        "n_entries": int(coefs.size),
-        "ranks": numerical_ranks(coefs[0]),
-        "certificate": _certificate(convergence),
-        "n_test": len(outcome.y) if held_out else 0,
-        "score": outcome.scores[0],
-        "version": _package_version(),
-    }
-
-
-def _certificate(convergence: Mapping[str, Any] | None) -> str:
-    if convergence is None:
-        return ""
-    text = f"The solver stopped after {convergence['nIter']} iterations"
-    if convergence["value"] is None:
-        return f"{text}; the method has no certificate of optimality."
-    tol = convergence["tol"]
-    bound = "" if tol is None else f" (tolerance {tol:.0e})"
-    return f"{text} at a {convergence['name']} of {convergence['value']:.1e}{bound}."
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _package_version() -> str:
-    from sltr import __version__
-
-    return __version__
-
-
-def _versions() -> dict[str, str]:
-    found = {"sltr": _package_version(), "Python": platform.python_version()}
-    for name in ("numpy", "scipy", "scikit-learn", "torch"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found | {"system": f"{platform.system()} {platform.machine()}"}
-
-
 def _number(value: Any) -> str:
     """Return a number with three digits, a typographic minus and no noise."""
     if value is None or not np.isfinite(value):
         return "–"
+    if value == 0:
+        return "0"
     size = abs(value)
     if size >= 1000:
         text = f"{value:,.0f}"

@@ -290,6 +290,8 @@
   }
   at("peak").parentElement.hidden = order < 3;
   at("slice-keys").hidden = order < 3;
+  at("overlay-key").hidden = !sample || order === 1;
+  at("own-scale").parentElement.hidden = order < 3;
   at("peak").addEventListener("click", peak);
   at("overlay-box").hidden = !sample || order === 1;
   at("threshold").addEventListener("input", () => setThreshold(Number(at("threshold").value)));

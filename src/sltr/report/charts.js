@@ -4,25 +4,25 @@ const page = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const painters = [];
-  let printing = false;
+  const root = document.documentElement;
 
-  const isDark = () => dark.matches && !printing;
+  const isDark = () => dark.matches && !root.classList.contains("printing");
   const repaint = () => painters.forEach((paint) => paint());
   const onPaint = (paint) => { painters.push(paint); paint(); };
   dark.addEventListener("change", repaint);
   window.addEventListener("beforeprint", () => {
-    printing = true;
+    root.classList.add("printing");
     document.querySelectorAll("details").forEach((box) => { box.open = true; });
     repaint();
   });
-  window.addEventListener("afterprint", () => { printing = false; repaint(); });
+  window.addEventListener("afterprint", () => { root.classList.remove("printing"); repaint(); });
   let width = window.innerWidth;
   window.addEventListener("resize", () => {
     if (window.innerWidth !== width) { width = window.innerWidth; repaint(); }
   });
 
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 
   const number = (value) => {
     if (value === null || value === undefined || Number.isNaN(value)) return "–";
