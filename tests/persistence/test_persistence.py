@@ -116,7 +116,6 @@ VALUES = {
     "labels": np.array(["no", "yes", "née"]),
     "empty labels": np.array(["", ""]),
     "bytes": np.array([b"a", b"bcd"]),
-    "texts": np.array(["a", "long text"], dtype=np.dtypes.StringDType()),
     "dates": np.array(["2020-01-01", "NaT"], dtype="M8[D]"),
     "0-d": np.array(3.5),
     "empty": np.zeros((0, 3), np.float32),
@@ -128,6 +127,9 @@ VALUES = {
     f"array {dtype}": np.arange(4).astype(dtype).reshape(2, 2)
     for dtype in ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
 }
+
+if hasattr(np.dtypes, "StringDType"):  # since NumPy 2
+    VALUES["texts"] = np.array(["a", "long text"], dtype=np.dtypes.StringDType())
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())

@@ -200,7 +200,9 @@ def _number(value: Any) -> str:
     if value == 0:
         return "0"
     size = abs(value)
-    if size >= 1000:
+    if size >= 1e6:
+        text = f"{value:.2e}"
+    elif size >= 1000:
         text = f"{value:,.0f}"
     else:
         text = f"{value:.3f}" if 1e-3 <= size < 1 else f"{value:#.3g}".rstrip(".")

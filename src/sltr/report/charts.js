@@ -28,8 +28,9 @@ const page = (() => {
     if (value === null || value === undefined || Number.isNaN(value)) return "–";
     if (typeof value !== "number") return String(value);
     const size = Math.abs(value);
+    const [digits, exponent] = value.toExponential(2).split("e").map(Number);
     const text = size !== 0 && (size < 1e-3 || size >= 1e5)
-      ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+      ? `${digits}e${exponent}` : String(Number(value.toPrecision(4)));
     return text.replace(/-/g, "−");
   };
 
@@ -74,8 +75,9 @@ const page = (() => {
 
   // A frame with axes: x and y map values to pixels; ticks are [value, text] pairs.
   // One unit is one pixel, so that text has the same size on every screen.
-  const frame = (box, { w, h, x, y, xTicks, yTicks, xLabel, yLabel, left = 58, bottom = 46 }) => {
-    const top = 12, right = 14;
+  const frame = (box, { w, h, x, y, xTicks, yTicks, xLabel, yLabel }) => {
+    const longest = Math.max(...yTicks.map(([, text]) => text.length));
+    const top = 12, right = 14, bottom = 46, left = Math.max(52, 30 + 7 * longest);
     const px = (v) => left + (v - x[0]) / ((x[1] - x[0]) || 1) * (w - left - right);
     const py = (v) => h - bottom - (v - y[0]) / ((y[1] - y[0]) || 1) * (h - top - bottom);
     const root = element("svg", { viewBox: `0 0 ${w} ${h}`, width: w, role: "img", "aria-label": `${yLabel} against ${xLabel}` });

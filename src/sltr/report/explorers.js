@@ -56,7 +56,7 @@
     const low = scores[Math.floor(0.1 * scores.length)], high = scores[scores.length - 1];
     const w = widthOf(box, 740), cell = Math.min(40, 340 / ys.length), h = Math.max(150, cell * ys.length) + 66;
     const step = Math.ceil(xs.length * 58 / (w - 92));
-    const f = frame(box, { w, h, x: [-0.5, xs.length - 0.5], y: [-0.5, ys.length - 0.5], left: 78,
+    const f = frame(box, { w, h, x: [-0.5, xs.length - 0.5], y: [-0.5, ys.length - 0.5],
       xTicks: xs.map((v, i) => [i, short(v)]).filter((_, i) => i % step === 0), yTicks: ys.map((v, i) => [i, short(v)]).filter((_, i) => i % Math.ceil(ys.length / 16) === 0),
       xLabel: state.x, yLabel: state.y });
     const cw = f.px(1) - f.px(0), ch = f.py(0) - f.py(1);
@@ -73,10 +73,10 @@
     }
     f.root.append(...f.root.querySelectorAll("[data-late]"));
     const wide = Math.min(240, w - 92);
-    for (let i = 0; i < wide; i += 2) f.root.append(element("rect", { x: 78 + i, y: h + 6, width: 2.5, height: 8, fill: rgb(sequential(i / wide)) }));
-    f.root.append(element("text", { x: 78, y: h + 28 }, `≤ ${short(low)}`),
-      element("text", { x: 78 + wide / 2, y: h + 28, "text-anchor": "middle" }, table.scoring),
-      element("text", { x: 78 + wide, y: h + 28, "text-anchor": "end" }, short(high)));
+    for (let i = 0; i < wide; i += 2) f.root.append(element("rect", { x: f.left + i, y: h + 6, width: 2.5, height: 8, fill: rgb(sequential(i / wide)) }));
+    f.root.append(element("text", { x: f.left, y: h + 28 }, `≤ ${short(low)}`),
+      element("text", { x: f.left + wide / 2, y: h + 28, "text-anchor": "middle" }, table.scoring),
+      element("text", { x: f.left + wide, y: h + 28, "text-anchor": "end" }, short(high)));
     f.root.setAttribute("viewBox", `0 0 ${w} ${h + 34}`);
   };
 
@@ -197,7 +197,7 @@
     const step = Math.ceil((y[1] - y[0]) / 6) || 1;
     const yTicks = [];
     for (let k = y[0]; k <= y[1]; k += step) yTicks.push([k, power(k)]);
-    const f = frame(box, { w: widthOf(box, 560), h: 280, x, y, xTicks: linear(...x, 5), yTicks, xLabel: "iteration", yLabel: convergence.historyName, left: 76 });
+    const f = frame(box, { w: widthOf(box, 560), h: 280, x, y, xTicks: linear(...x, 5), yTicks, xLabel: "iteration", yLabel: convergence.historyName });
     f.line(points.map(([i]) => i), logs, { stroke: css("--accent") });
     if (bound) {
       const tol = Math.log10(bound);
