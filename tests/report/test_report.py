@@ -288,6 +288,14 @@ def test_pipelines_and_searches_are_looked_into(data, tmp_path):
     assert "We fitted Ridge to 60 samples" in page.text
 
 
+def test_method_states_settings_that_were_not_tuned(data, tmp_path):
+    X, y = data[0].reshape(60, -1), data[1]
+    model = Ridge(alpha=2.5).fit(X, y)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    assert "Hyper-parameters were set to alpha = 2.5." in page.text
+    assert "cross-validation" not in page.text
+
+
 def _unpack(text, dtype, shape):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
 

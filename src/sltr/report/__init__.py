@@ -117,15 +117,13 @@ def report(
     searched = model if hasattr(model, "cv_results_") else final
     candidates = candidates_payload(searched, _scoring(searched, outcome))
     convergence = convergence_payload(final)
-    chosen_value = getattr(final, f"{path_name}_", None)
+    chosen_value = getattr(final, f"{path_name}_", getattr(final, path_name, None))
     data = {
         "coef": coefficient_payload(
             coefs, targets, _mean_sample(X, coefs.shape[1:]), modes
         ),
         "candidates": candidates,
-        "path": path_payload(
-            coef_path, None if chosen_value is None else float(chosen_value), path_name
-        ),
+        "path": path_payload(coef_path, chosen_value, path_name),
         "convergence": convergence,
         "outcome": outcome_payload(outcome, response),
     }

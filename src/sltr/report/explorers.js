@@ -66,7 +66,7 @@
       tile.append(element("title", {}, `${table.names.map((n, i) => `${n} = ${number(table.rows[g][i])}`).join("\n")}\n${table.scoring} ${number(table.mean[g])} ± ${number(table.error[g])}`));
       f.root.append(tile);
       if (g === table.chosen) {
-        const star = element("text", { x: f.px(c), y: f.py(r) + 8, "text-anchor": "middle", style: "font-size:24px;fill:#fff;stroke:#000;stroke-width:1.2px;pointer-events:none", class: "chosen" }, "★");
+        const star = element("text", { x: f.px(c), y: f.py(r) + 8, "text-anchor": "middle", style: "font-size:24px;fill:#fff;stroke:#000;stroke-width:2.4px;pointer-events:none", class: "chosen" }, "★");
         star.dataset.late = "1";
         f.root.append(star);
       }

@@ -35,6 +35,7 @@ def model_facts(
         "shape": coefs.shape[1:],
         "n_targets": len(coefs),
         "chosen": chosen,
+        "settings": _settings(model),
         "n_folds": candidates and candidates["nFolds"],
         "n_candidates": candidates and len(candidates["rows"]),
         "cv_score": candidates and candidates["mean"][candidates["chosen"]],
@@ -47,6 +48,19 @@ def model_facts(
         "n_test": len(outcome.y) if held_out else 0,
         "score": outcome.scores[0],
         "version": _package_version(),
+    }
+
+
+def _settings(model: Any) -> dict[str, str]:
+    """Return the numbers among a model's parameters that shape its answer."""
+    about_computing = {"tol", "max_iter", "n_jobs", "random_state", "cv"}
+    params = model.get_params(deep=False)
+    found = {"epsilon": model.epsilon_} if hasattr(model, "epsilon_") else {}
+    found |= {k: v for k, v in params.items() if k not in {*found, *about_computing}}
+    return {
+        name: _short(value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
     }
 
 

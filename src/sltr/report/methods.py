@@ -183,8 +183,8 @@ def method_text(facts: dict[str, Any]) -> str:
     Parameters
     ----------
     facts : dict
-        `class_name`, `n_samples`, `shape`, `chosen` (names and texts), `n_folds`,
-        `n_candidates`, `n_nonzero`, `n_entries`, `ranks`, `certificate`, `n_test`,
+        `class_name`, `n_samples`, `shape`, `chosen` (names and texts) or
+        `settings`, `n_folds`, `n_candidates`, `n_nonzero`, `n_entries`, `ranks`, `certificate`, `n_test`,
         `score`, `version`. What is None or empty is left out.
     """
     name, keys = _method(facts["class_name"])
@@ -199,6 +199,9 @@ def method_text(facts: dict[str, Any]) -> str:
             f"Hyper-parameters ({values}) were chosen by {facts['n_folds']}-fold "
             f"cross-validation over {facts['n_candidates']} candidates."
         )
+    elif facts["settings"]:
+        values = _listed([f"{k} = {v}" for k, v in facts["settings"].items()])
+        parts.append(f"Hyper-parameters were set to {values}.")
     share = 100 * facts["n_nonzero"] / facts["n_entries"]
     many = len(facts["shape"]) > 1
     ranks = f" and multilinear rank ({_listed(facts['ranks'])})" if many else ""

@@ -84,7 +84,7 @@ def candidates_payload(model: Any, scoring: str) -> dict[str, Any] | None:
 
 
 def path_payload(
-    coef_path: tuple[Any, Any] | None, chosen: float | None, name: str
+    coef_path: tuple[Any, Any] | None, chosen: Any, name: str
 ) -> dict[str, Any] | None:
     """Return a regularisation path: strong entries, counts, ranks, small pictures."""
     if coef_path is None:
@@ -99,7 +99,7 @@ def path_payload(
     return {
         "name": name,
         "values": _numbers(values),
-        "chosen": chosen,
+        "chosen": float(chosen) if isinstance(chosen, int | float) else None,
         "traces": [_numbers(flat[:, entry]) for entry in entries],
         "nonzero": np.count_nonzero(flat, axis=1).tolist(),
         "ranks": [list(numerical_ranks(coef)) for coef in coefs],
