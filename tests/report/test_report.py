@@ -85,7 +85,7 @@ class _Page(HTMLParser):
         found = dict(attributes)
         self.tags.append(tag)
         self.addresses += [v for k, v in found.items() if k in ("src", "href")]
-        self._block = found.get("id") if tag == "script" else None
+        self._block = found.get("id", "code") if tag in ("script", "style") else None
 
     def handle_endtag(self, tag):
         self._block = None
@@ -93,7 +93,8 @@ class _Page(HTMLParser):
     def handle_data(self, text):
         if self._block:
             self.blocks[self._block] = text
-        self.words.append(text)
+        else:
+            self.words.append(text)
 
     @property
     def data(self):

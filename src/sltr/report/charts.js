@@ -77,7 +77,7 @@ const page = (() => {
   // One unit is one pixel, so that text has the same size on every screen.
   const frame = (box, { w, h, x, y, xTicks, yTicks, xLabel, yLabel }) => {
     const longest = Math.max(...yTicks.map(([, text]) => text.length));
-    const top = 12, right = 14, bottom = 46, left = Math.max(52, 30 + 7 * longest);
+    const top = 12, right = 14, bottom = 46, left = Math.max(52, 36 + 7 * longest);
     const px = (v) => left + (v - x[0]) / ((x[1] - x[0]) || 1) * (w - left - right);
     const py = (v) => h - bottom - (v - y[0]) / ((y[1] - y[0]) || 1) * (h - top - bottom);
     const root = element("svg", { viewBox: `0 0 ${w} ${h}`, width: w, role: "img", "aria-label": `${yLabel} against ${xLabel}` });

@@ -184,8 +184,9 @@ def method_text(facts: dict[str, Any]) -> str:
     ----------
     facts : dict
         `class_name`, `n_samples`, `shape`, `chosen` (names and texts) or
-        `settings`, `n_folds`, `n_candidates`, `n_nonzero`, `n_entries`, `ranks`, `certificate`, `n_test`,
-        `score`, `version`. What is None or empty is left out.
+        `settings`, `n_folds`, `n_candidates`, `n_nonzero`, `n_entries`, `ranks`,
+        `certificate`, `n_test`, `score`, `version`. What is None or empty is left
+        out.
     """
     name, keys = _method(facts["class_name"])
     cite = f" \\cite{{{','.join(keys)}}}" if keys else ""
