@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.selection import cv_table
 from sltr.plotting.modes import Modes
+from sltr.report import payload as payload_module
 from sltr.report import report
 from sltr.report.methods import _METHODS, _REFERENCES, bibtex, method_name
 from sltr.report.payload import coefficient_payload, path_payload
@@ -313,7 +314,7 @@ def test_packed_coefficient_is_right_to_a_sixteenth_bit():
 
 
 def test_large_coefficients_are_shown_at_reduced_resolution(monkeypatch):
-    monkeypatch.setattr("sltr.report.payload.MAX_ENTRIES", 100)
+    monkeypatch.setattr(payload_module, "MAX_ENTRIES", 100)
     coef = np.zeros((1, 15, 20))
     coef[0, 14, 7] = -3.0
     payload = coefficient_payload(coef, [""], None, Modes.of(2))
