@@ -24,7 +24,7 @@ import sltr.models
 from sltr.persistence.files import write_atomically
 from sltr.persistence.values import Tensors, decode, encode
 
-__all__ = ["estimator_classes", "load", "save"]
+__all__ = ["estimator_classes", "load", "package_version", "save"]
 
 SCHEMA = 1
 _KEY = "sltr"
@@ -99,7 +99,7 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
     }
     header = {
         "schema": SCHEMA,
-        "version": _version(),
+        "version": package_version(),
         "class": name,
         "params": {k: encode(v, tensors, f"params.{k}") for k, v in params.items()},
         "fitted": {k: encode(v, tensors, f"fitted.{k}") for k, v in fitted.items()},
@@ -136,7 +136,7 @@ def load(path: str | os.PathLike) -> Any:
     if not isinstance(schema, int) or not 1 <= schema <= SCHEMA:
         msg = (
             f"{path} has schema {schema!r}, written by sltr {header.get('version')}; "
-            f"this is sltr {_version()}, which reads schemas 1 to {SCHEMA}. "
+            f"this is sltr {package_version()}, which reads schemas 1 to {SCHEMA}. "
             "Update sltr."
         )
         raise ValueError(msg)
@@ -232,7 +232,13 @@ def _safetensors() -> Any:
     return safetensors
 
 
-def _version() -> str:
-    from sltr import __version__
+def package_version() -> str:
+    """Return the version of `sltr`.
 
-    return __version__
+    Examples
+    --------
+    >>> package_version().count(".") >= 1
+    True
+    """
+    # Looked up by name: the root of the package imports this module.
+    return str(import_module("sltr").__version__)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sltr.persistence import package_version
 from sltr.report.scores import Outcome
 from sltr.tensor import numerical_ranks
 
@@ -47,7 +48,7 @@ def model_facts(
         "certificate": _certificate(convergence),
         "n_test": len(outcome.y) if held_out else 0,
         "score": outcome.scores[0],
-        "version": _package_version(),
+        "version": package_version(),
     }
 
 
@@ -79,15 +80,9 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _package_version() -> str:
-    from sltr import __version__
-
-    return __version__
-
-
 def versions() -> dict[str, str]:
     """Return the versions a reader needs to repeat the analysis."""
-    found = {"sltr": _package_version(), "Python": platform.python_version()}
+    found = {"sltr": package_version(), "Python": platform.python_version()}
     for name in ("numpy", "scipy", "scikit-learn", "torch"):
         try:
             found[name] = metadata.version(name)
