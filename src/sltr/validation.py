@@ -255,7 +255,7 @@ def _drop_weightless(X: Array, y: Array, weight: Array, min_samples: int) -> Sam
     if n_kept == X.shape[0]:
         return Samples(X, y, weight)
     rows = xp.nonzero(kept)[0]
-    y = y[kept] if is_numpy(y) else xp.take(y, rows, axis=0)
+    y = y[to_numpy(kept)] if is_numpy(y) else xp.take(y, rows, axis=0)
     return Samples(xp.take(X, rows, axis=0), y, xp.take(weight, rows, axis=0))
 
 
@@ -300,7 +300,7 @@ def _check_foreign(
         )
         raise ValueError(msg)
     if labels:
-        return X, y
+        return X, y if is_array_api(y) else np.asarray(y)
     xp = array_namespace(X)
     y = xp.reshape(as_array(y, X), (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):

@@ -51,6 +51,34 @@ def test_scorers_see_weights_only_if_some_were_given(model, data):
     np.testing.assert_allclose(model.cv_results_["mean_test_score"], by_name)
 
 
+@pytest.mark.parametrize("model", MODELS, ids=names)
+def test_any_score_is_computed_where_the_samples_are(model, data):
+    torch = pytest.importorskip("torch")
+    X, y = data
+    model = clone(model).set_params(scoring="explained_variance", cv=3)
+    expected = model.fit(X, y).cv_results_["mean_test_score"]
+    model.fit(torch.from_numpy(X), torch.from_numpy(y))
+    np.testing.assert_allclose(
+        model.cv_results_["mean_test_score"], expected, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("Model", [sltr.CPRegressorCV, sltr.TuckerRegressorCV])
+def test_scorers_need_not_know_of_covariates(Model, data):
+    X, y = data
+    age = np.linspace(0.0, 5.0, len(y))
+
+    def plain(estimator, X, y):
+        return r2_score(y, estimator.predict(X))
+
+    scores = [
+        Model((1,), cv=3, scoring=scoring).fit(X, y + age, covariates=age).best_score_
+        for scoring in ("r2", plain)
+    ]
+    assert scores[0] == pytest.approx(scores[1])
+    assert scores[0] > 0.9
+
+
 @pytest.mark.parametrize("model", MODELS + LINEAR, ids=names)
 def test_groups_reach_the_splitter(model, data):
     X, y = data

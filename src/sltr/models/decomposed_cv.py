@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,18 +128,9 @@ class CPRegressorCV(RegressorMixin, BaseEstimator):
         samples, Z, folds = _check(self, X, y, sample_weight, covariates, groups)
         structures = cp_structures(self.shape_in_, "bic", self.ranks)
         names = [s.rank for s in structures]
-        best, prepared, found = _choose(
-            self,
-            samples,
-            Z,
-            folds,
-            structures,
-            names,
-            CPRegressor,
-            "rank",
-            self.alpha_l1,
-            weighted=sample_weight is not None,
-        )
+        search = _Search(structures, names, CPRegressor, "rank", self.alpha_l1)
+        weighted = sample_weight is not None
+        best, prepared, found = _choose(self, samples, Z, folds, search, weighted)
         return remember_factors(self, prepared, structures[best], found.blocks)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
@@ -218,22 +211,25 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
         samples, Z, folds = _check(self, X, y, sample_weight, covariates, groups)
         structures = tucker_structures(self.shape_in_, "bic", self.candidates)
         names = [s.ranks for s in structures]
-        best, prepared, found = _choose(
-            self,
-            samples,
-            Z,
-            folds,
-            structures,
-            names,
-            TuckerRegressor,
-            "ranks",
-            weighted=sample_weight is not None,
-        )
+        search = _Search(structures, names, TuckerRegressor, "ranks")
+        weighted = sample_weight is not None
+        best, prepared, found = _choose(self, samples, Z, folds, search, weighted)
         return remember_blocks(self, prepared, structures[best], found.blocks)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""
         return predict_mean(self, X, covariates, self.family)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Structures to try, and the plain estimator that carries one as a parameter."""
+
+    structures: Sequence[Any]
+    names: Sequence[Any]
+    plain: type
+    rank_name: str
+    l1: float = 0.0
 
 
 def _check(
@@ -254,38 +250,21 @@ def _choose(
     samples: Samples,
     Z: Array,
     folds: list[Split],
-    structures: Sequence[Any],
-    names: Sequence[Any],
-    plain: type,
-    rank_name: str,
-    l1: float = 0.0,
-    *,
+    search: _Search,
     weighted: bool,
 ) -> tuple[int, Prepared, Relaxed]:
     """Score all pairs of structure and ridge, keep the best, fit it on everything."""
     alphas = _falling(model.alphas_ridge)
-    rows = Parallel(n_jobs=model.n_jobs)(
-        delayed(_score_fold)(
-            model,
-            samples,
-            Z,
-            fold,
-            structures,
-            names,
-            alphas,
-            plain,
-            rank_name,
-            l1,
-            weighted,
-        )
-        for fold in folds
-    )
+    run = delayed(_score_fold)
+    jobs = (run(model, samples, Z, fold, search, alphas, weighted) for fold in folds)
+    rows = Parallel(n_jobs=model.n_jobs)(jobs)
+    structures = search.structures
     scores = np.array(rows)
     pairs = [(s, a) for s in range(len(structures)) for a in alphas]
     complexity = [(structures[s].n_parameters(), -a) for s, a in pairs]
     order = {c: place for place, c in enumerate(sorted(set(complexity)))}
     table = {
-        rank_name: [names[s] for s, _ in pairs],
+        search.rank_name: [search.names[s] for s, _ in pairs],
         "alpha_ridge": [a for _, a in pairs],
     }
     best = record_choice(
@@ -298,7 +277,7 @@ def _choose(
     chosen, model.alpha_ridge_ = pairs[best]
     prepared = prepare(samples, Z, model.family, model.fit_intercept)
     larger = alphas[: alphas.index(model.alpha_ridge_) + 1]
-    found = fit_path(prepared, structures[chosen], model, larger, l1=l1)[-1]
+    found = fit_path(prepared, structures[chosen], model, larger, l1=search.l1)[-1]
     warn_unless_converged(model, found)
     remember(model, prepared, structures[chosen], found)
     return chosen, prepared, found
@@ -312,31 +291,30 @@ def _falling(alphas: Sequence[float]) -> list[float]:
     return clean[::-1]
 
 
-def _score_fold(
-    model, samples, Z, fold, structures, names, alphas, plain, rank_name, l1, weighted
-) -> np.ndarray:
+def _score_fold(model, samples, Z, fold, search, alphas, weighted) -> np.ndarray:
     """Fit all candidates on a fold's training rows and score them on the others."""
-    train, test = (_rows(samples, Z, rows) for rows in fold)
+    train, (held_out, Z_test) = (_rows(samples, Z, rows) for rows in fold)
     prepared = prepare(*train, model.family, model.fit_intercept)
     candidates = []
-    for structure, name in zip(structures, names, strict=True):
-        fits = fit_path(prepared, structure, model, alphas, l1=l1)
+    for structure, name in zip(search.structures, search.names, strict=True):
+        fits = fit_path(prepared, structure, model, alphas, l1=search.l1)
         for alpha, found in zip(alphas, fits, strict=True):
-            candidate = plain(
-                **{rank_name: name}, family=model.family, alpha_ridge=alpha
-            )
+            named = {search.rank_name: name}
+            candidate = search.plain(**named, family=model.family, alpha_ridge=alpha)
             candidate.shape_in_ = model.shape_in_
             candidate.n_features_in_ = model.shape_in_[0]
             candidate.n_covariates_in_ = Z.shape[1]
-            candidates.append(remember(candidate, prepared, structure, found))
-    held_out, Z_test = test
+            remember(candidate, prepared, structure, found)
+            # Scorers pass X alone.
+            candidate.predict = partial(candidate.predict, covariates=Z_test)
+            candidates.append(candidate)
     return fold_scores(
         model.scoring,
         to_numpy(held_out.y),
-        np.stack([to_numpy(c.predict(held_out.X, Z_test)) for c in candidates], axis=1),
+        np.stack([to_numpy(c.predict(held_out.X)) for c in candidates], axis=1),
         weight=to_numpy(held_out.weight) if weighted else None,
         model=candidates.__getitem__,
-        X=to_numpy(held_out.X),
+        X=held_out.X,
     )
 
 
