@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-__all__ = ["best_index", "cv_table", "fold_scores", "kept_splits", "splits"]
+__all__ = ["AT_ONCE", "best_index", "cv_table", "fold_scores", "kept_splits", "splits"]
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -106,11 +106,11 @@ def fold_scores(
     array of shape (G,)
     """
     name = default if scoring is None else scoring
-    if isinstance(name, str) and name in _AT_ONCE:
+    if isinstance(name, str) and name in AT_ONCE:
         share = np.ones(len(y)) if weight is None else np.asarray(weight, float)
-        return _AT_ONCE[name](y, predictions, share / share.sum())
+        return AT_ONCE[name](y, predictions, share / share.sum())
     if model is None:
-        msg = f"scoring={scoring!r} was given; expected one of {sorted(_AT_ONCE)}."
+        msg = f"scoring={scoring!r} was given; expected one of {sorted(AT_ONCE)}."
         raise ValueError(msg)
     extra = {} if weight is None else {"sample_weight": weight}
     n_candidates = predictions.shape[1]
@@ -153,7 +153,7 @@ def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray
     return wins / pairs.sum(axis=(0, 1))
 
 
-_AT_ONCE: dict[str, Callable] = {
+AT_ONCE: dict[str, Callable] = {
     "r2": _r2,
     "neg_mean_squared_error": lambda y, p, share: -_mse(y, p, share),
     "neg_root_mean_squared_error": lambda y, p, share: -np.sqrt(_mse(y, p, share)),
