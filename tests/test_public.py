@@ -28,7 +28,9 @@ NAMES = [
     "RemursRegressor",
     "RemursRegressorCV",
     "SLTRClassifier",
+    "SLTRClassifierCV",
     "SLTRRegressor",
+    "SLTRRegressorCV",
     "SURFRegressor",
     "SURFRegressorCV",
     "SturmRegressor",
@@ -72,6 +74,7 @@ def test_every_estimator_of_the_models_is_public():
         if inspect.isclass(thing)
         and issubclass(thing, BaseEstimator)
         and thing.__module__.startswith("sltr.")
+        and hasattr(thing, "fit")
     }
     assert written == set(ESTIMATORS)
 

@@ -18,6 +18,7 @@ from sltr.models.linear_sparse import (
 from sltr.models.remurs import RemursClassifier, RemursRegressor
 from sltr.models.remurs_cv import RemursClassifierCV, RemursRegressorCV
 from sltr.models.sltr import SLTRClassifier, SLTRRegressor
+from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.models.sturm import SturmRegressor, SturmRegressorCV
 from sltr.models.surf import SURFRegressor
 from sltr.models.surf_cv import SURFRegressorCV
@@ -41,7 +42,9 @@ __all__ = [
     "RemursRegressor",
     "RemursRegressorCV",
     "SLTRClassifier",
+    "SLTRClassifierCV",
     "SLTRRegressor",
+    "SLTRRegressorCV",
     "SURFRegressor",
     "SURFRegressorCV",
     "SturmRegressor",

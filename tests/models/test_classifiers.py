@@ -12,6 +12,7 @@ MODELS = [
     sltr.RemursClassifier(),
     sltr.RemursClassifierCV(n_alphas=2, cv=3),
     sltr.SLTRClassifier(),
+    sltr.SLTRClassifierCV("loo", (0.0, 0.5), (0.5,), refine=(None, "scale"), cv=3),
 ]
 
 

@@ -11,6 +11,7 @@ import sltr
 MODELS = [
     sltr.CPRegressorCV(ranks=(1, 2), alphas_ridge=(1e-2,)),
     sltr.RemursRegressorCV(n_alphas=2),
+    sltr.SLTRRegressorCV("loo", (0.0, 0.5), (0.5,), refine=(None, "scale")),
     sltr.SturmRegressorCV(n_alphas=2),
     sltr.SURFRegressorCV(2, epsilons=(0.05,), alphas=(0.0,), stops=(0.0,)),
     sltr.TPGDRegressorCV((1,), sparsities=(0.5, 1.0)),

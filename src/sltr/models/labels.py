@@ -92,16 +92,23 @@ def fit_sigmoids(
         share = np.where(target, high, low)
         # A fractional target is two samples, one of each label.
         column = np.concatenate([scores[:, k], scores[:, k]])[:, None]
-        spread = scores[:, k].std() or 1.0
-        model = LogisticRegression(C=1e6).fit(
-            column / spread,
+        mean, spread = _location(scores[:, k], weight)
+        model = LogisticRegression(C=1e6, solver="newton-cholesky", tol=1e-8).fit(
+            (column - mean) / spread,
             np.repeat([1, 0], len(target)),
             sample_weight=np.concatenate([weight * share, weight * (1.0 - share)]),
         )
         # A score may not speak against its own class, whatever a few samples say.
         slope = max(float(model.coef_[0, 0]), 1e-3) / spread
-        fitted.append((slope, float(model.intercept_[0])))
+        fitted.append((slope, float(model.intercept_[0]) - slope * mean))
     return np.array(fitted)
+
+
+def _location(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Return weighted mean and deviation; that of equal values counts as one."""
+    mean = float(np.average(values, weights=weight))
+    spread = float(np.average((values - mean) ** 2, weights=weight)) ** 0.5
+    return mean, spread if spread > 1e-10 * abs(mean) else 1.0
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from sltr.models.decomposed_cv import ALPHAS_RIDGE, CPRegressorCV, TuckerRegress
 from sltr.models.elementary import ElemRidge, TensorRidge
 from sltr.models.linear_sparse import TensorElasticNetCV, TensorLassoCV
 from sltr.models.remurs_cv import RemursClassifierCV, RemursRegressorCV
+from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.models.sturm import SturmRegressorCV
 from sltr.models.surf_cv import SURFRegressorCV
 from sltr.models.tpgd_cv import TPGDRegressorCV
@@ -165,6 +166,21 @@ _ALL = (
         is_sparse=True,
         keeps_structure=False,
         reference="Zou & Hastie, JRSS B 2005",
+    ),
+    Method(
+        name="sltr",
+        title="SLTR",
+        make_regressor=SLTRRegressorCV,
+        make_classifier=SLTRClassifierCV,
+        assumes="sparse, and every unfolding of low rank; refits assume less or more, "
+        "and cross-validation chooses among them",
+        cost="O(P Σ p_m) an iteration, without the samples, after O(n²P) once for "
+        "all settings and folds",
+        good_for="large grids, large P; structure that is not known beforehand",
+        finds_rank=True,
+        is_sparse=True,
+        keeps_structure=True,
+        reference="Zhang, Cai, Wang & Wang 2019",
     ),
     Method(
         name="remurs",

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.metrics import check_scoring
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 
 from sltr._array import to_numpy
 
 __all__ = [
+    "AT_ONCE",
     "Split",
     "best_index",
     "cv_table",
@@ -116,19 +117,16 @@ def fold_scores(
     array of shape (G,)
     """
     name = default if scoring is None else scoring
-    if isinstance(name, str) and name in _AT_ONCE:
+    if isinstance(name, str) and name in AT_ONCE:
         share = np.ones(len(y)) if weight is None else np.asarray(weight, float)
-        return _AT_ONCE[name](y, predictions, share / share.sum())
+        return AT_ONCE[name](y, predictions, share / share.sum())
     if model is None:
-        msg = f"scoring={scoring!r} was given; expected one of {sorted(_AT_ONCE)}."
+        msg = f"scoring={scoring!r} was given; expected one of {sorted(AT_ONCE)}."
         raise ValueError(msg)
     extra = {} if weight is None else {"sample_weight": weight}
-    n_candidates = predictions.shape[1]
-    scores = np.empty(n_candidates)
-    for g in range(n_candidates):
-        candidate = model(g)
-        scores[g] = check_scoring(candidate, name)(candidate, X, y, **extra)
-    return scores
+    scorer = get_scorer(name)
+    candidates = map(model, range(predictions.shape[1]))
+    return np.array([scorer(candidate, X, y, **extra) for candidate in candidates])
 
 
 def _mse(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -163,7 +161,7 @@ def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray
     return wins / pairs.sum(axis=(0, 1))
 
 
-_AT_ONCE: dict[str, Callable] = {
+AT_ONCE: dict[str, Callable] = {
     "r2": _r2,
     "neg_mean_squared_error": lambda y, p, share: -_mse(y, p, share),
     "neg_root_mean_squared_error": lambda y, p, share: -np.sqrt(_mse(y, p, share)),
