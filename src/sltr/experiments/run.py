@@ -23,7 +23,7 @@ from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
 from sltr.experiments.trials import SOURCES, draw_trial
 
-__all__ = ["run"]
+__all__ = ["make_folder", "run"]
 
 Methods = Mapping[str, Callable[..., Any]]
 
@@ -83,7 +83,7 @@ def run(
     """
     jobs = experiment.jobs()
     _check_names(experiment, methods)
-    target = _make_folder(folder)
+    target = make_folder(folder)
     file = target / f"{experiment.name}.jsonl"
     wanted = {job.key(): place for place, job in enumerate(jobs)}
     done = {
@@ -174,12 +174,13 @@ def _check_names(experiment: Experiment, methods: Methods) -> None:
             raise ValueError(msg)
 
 
-def _make_folder(folder: str | PathLike[str]) -> Path:
+def make_folder(folder: str | PathLike[str]) -> Path:
+    """Return the folder, made and found writable, or say that it is not."""
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        if not os.access(target, os.W_OK):
-            raise PermissionError("not writable")
+        with tempfile.TemporaryFile(dir=target):
+            pass
     except OSError as error:
         msg = f"folder={str(folder)!r} cannot take results: {error}. Choose another."
         raise ValueError(msg) from error
