@@ -77,7 +77,7 @@ def _one_panel(study: Study, rows: Sequence[Row], columns: list[Column]) -> Any:
     found = _series(study, rows, first, study.conditions())
     for column in others:
         values = _series(study, rows, column, study.conditions())
-        found |= {column.title: one for one in values.values()}
+        found |= dict(zip([column.title], values.values(), strict=False))
     return Panel(study.title, first.title, found)
 
 

@@ -73,7 +73,7 @@ _ALL_CANDIDATES = {
 }
 
 _ALL_CANDIDATES_RELEASED = {
-    "sltr_paper": partial(ReleasedSLTR, epsilons=PAPER_EPSILONS, cv=None),
+    "sltr_paper": partial(ReleasedSLTR, epsilons=PAPER_EPSILONS, n_folds=None),
 }
 
 FACTORIES: dict[str, dict[str, Callable[..., Any]]] = {

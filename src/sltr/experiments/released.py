@@ -74,7 +74,7 @@ class ReleasedSLTR(RegressorMixin, BaseEstimator):
         Candidates of both radii; all pairs are tried.
     epsilons : sequence of float
         Penalties of the pilot. The released code takes 1 whatever they are.
-    cv : int or None
+    n_folds : int or None
         Folds over the samples by which a pair is chosen; None: by the error on
         the samples fitted.
     """
@@ -84,17 +84,17 @@ class ReleasedSLTR(RegressorMixin, BaseEstimator):
         lambdas: Sequence[float] = PAPER_LAMBDAS,
         epsilons: Sequence[float] = PAPER_EPSILONS[:1],
         *,
-        cv: int | None = 5,
+        n_folds: int | None = 5,
     ):
         self.lambdas = lambdas
         self.epsilons = epsilons
-        self.cv = cv
+        self.n_folds = n_folds
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> ReleasedSLTR:
         """Choose a pair of radii by ‖ŷ − y‖₂ and fit it to all samples."""
         X, y = np.asarray(X, float), np.asarray(y, float)
         candidates = list(product(self.epsilons, self.lambdas, self.lambdas))
-        folds = AllSamples() if self.cv is None else KFold(self.cv)
+        folds = AllSamples() if self.n_folds is None else KFold(self.n_folds)
         errors = np.zeros(len(candidates))
         for train, test in folds.split(X) if len(candidates) > 1 else ():
             for k, coef in enumerate(_literal_fits(X[train], y[train], candidates)):

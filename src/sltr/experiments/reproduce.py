@@ -103,6 +103,7 @@ def reproduce(
     ValueError: name='mse_by_sizes' was given; did you mean 'mse_by_size'? ...
     """
     study = _known(name)
+    methods = [methods] if isinstance(methods, str) else methods
     _check_methods(study, methods)
     target = make_folder(out)
     study = _with_data(study.version(quick, methods), data, classes, target, quick)
@@ -133,14 +134,15 @@ def _known(name: str) -> Study:
 
 def _check_methods(study: Study, methods: Sequence[str] | None) -> None:
     there = study.methods()
-    given = [methods] if isinstance(methods, str) else list(methods or there)
-    for name in given:
+    if methods is None:
+        return
+    for name in methods:
         if name not in there:
             near = get_close_matches(str(name), there, n=1)
             hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
             msg = f"methods={methods!r} was given; {hint} some of {there}."
             raise ValueError(msg)
-    if not given:
+    if not methods:
         msg = f"methods={methods!r} was given; expected some of {there}."
         raise ValueError(msg)
 

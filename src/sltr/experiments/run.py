@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 from sklearn.utils.validation import has_fit_parameter
 
 from sltr.experiments.rows import Row, append_row, read_rows
@@ -49,8 +50,8 @@ def run(
     experiment : Experiment
     methods : mapping from name to callable
         Each returns an estimator that is not fitted and tunes itself; called with
-        the experiment's candidates for it as keyword arguments. One whose ``fit``
-        takes `groups` gets those of the data.
+        the experiment's candidates for it as keyword arguments. Where the data
+        have groups, a number of folds ``cv`` becomes as many folds of whole groups.
     folder : path
         Made if it is not there.
     n_jobs : int, optional
@@ -129,7 +130,17 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
 
 
 def _fit(model: Any, X: np.ndarray, y: np.ndarray, groups: np.ndarray | None) -> Any:
-    if groups is not None and has_fit_parameter(model, "groups"):
+    """Fit; tuning keeps samples of a group on one side, as the outer split does."""
+    if groups is None:
+        return model.fit(X, y)
+    cv = getattr(model, "cv", None)
+    if isinstance(cv, int):
+        labels = np.issubdtype(y.dtype, np.integer)
+        kind = StratifiedGroupKFold if labels else GroupKFold
+        n_folds = max(2, min(cv, len(np.unique(groups))))
+        folds = list(kind(n_folds).split(X, y, groups))
+        return model.set_params(cv=folds).fit(X, y)
+    if has_fit_parameter(model, "groups"):
         return model.fit(X, y, groups=groups)
     return model.fit(X, y)
 

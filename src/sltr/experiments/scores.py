@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
 from sltr.estimate import estimate
@@ -56,7 +57,9 @@ def _r2(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
 
 
 def _accuracy(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    return accuracy_score(y, model.predict(X))
+    """Share of right labels; a regression of the labels 0, 1 is cut at one half."""
+    found = model.predict(X)
+    return accuracy_score(y, found > 0.5 if is_regressor(model) else found)
 
 
 def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
@@ -84,12 +87,16 @@ def _of_truth(
 
 def _theorem_error(pilot: np.ndarray, truth: np.ndarray) -> float:
     """‖Ŵ − W‖_F / ‖W‖_F for SLTR from this pilot, with the least radii admitting W."""
+    if not pilot.any():
+        return float("nan")
     found = estimate(pilot, *_theorem_radii(pilot, truth))
     return estimation_error(found.coef, truth)
 
 
 def _theorem_bound(pilot: np.ndarray, truth: np.ndarray) -> float:
     """Return the corollary's bound on `_theorem_error`."""
+    if not pilot.any():
+        return float("nan")
     ranks = [int(rank) for rank in numerical_ranks(truth)]
     bound = error_bound(truth.shape, *_theorem_radii(pilot, truth), ranks)
     return bound / float(np.linalg.norm(truth))

@@ -72,10 +72,13 @@ def plot_results(
     order = list(styles) if styles is not None else list(dict.fromkeys(named))
     shown = [name for name in order if name in named]
     numeric = not any(isinstance(place, str) for place in places)
-    legend_rows = ceil(len(shown) / 5)
     height = 3.3 if numeric else 1.2 + 0.16 * len(places) * (len(shown) + 2)
     width = 3.6 * len(panels) + (0.6 if numeric else 1.6)
-    fig = new_figure(max(width, 5.2), height + 0.25 * legend_rows)
+    width = max(width, 5.2)
+    # A name takes about 0.07 inches for a letter, and its mark half an inch.
+    room = int(width / (0.07 * max(map(len, shown), default=1) + 0.5))
+    n_columns = max(1, min(room, len(shown)))
+    fig = new_figure(width, height + 0.25 * ceil(len(shown) / n_columns))
     axes = fig.subplots(1, len(panels), squeeze=False, sharey=not numeric)[0]
     draw = _lines if numeric else _rows
     for ax, panel in zip(axes, panels, strict=True):
@@ -99,7 +102,7 @@ def plot_results(
         [handles[name] for name in shown if name in handles],
         [name for name in shown if name in handles],
         loc="outside lower center",
-        ncols=min(5, max(len(shown), 1)),
+        ncols=n_columns,
         frameon=False,
         fontsize=9,
     )

@@ -38,9 +38,15 @@ MSE_BY_SIZE = Study(
         ),
         (
             Condition(
+                "20×20×5, W of CP rank 2",
+                "simulated",
+                {"shape": (20, 20, 5), "n": 160, "truth": "cp", "rank": 2, "snr": 10.0},
+            ),
+            Condition(
                 "30×30×5, W of CP rank 2",
                 "simulated",
                 {"shape": (30, 30, 5), "n": 360, "truth": "cp", "rank": 2, "snr": 10.0},
+                False,
             ),
             Condition(
                 "30×30×5, W of two blocks",

@@ -16,7 +16,7 @@ FAIR_METHODS = (
     *("remurs", "sturm", "surf", "cp", "tucker", "ortrr", "tpgd"),
 )
 _FAIR = ("relative_mse", "r2", "estimation_error", "support_f1", "rank_error")
-_QUICK = ("null", "ridge", "lasso", "elastic_net", "sltr_paper", "sltr")
+_QUICK = ("null", "ridge", "lasso", "sltr_paper", "sltr")
 _TENSOR = ("null", "ridge", "sltr_paper", "remurs", "surf")
 _LINEAR = ("null_last_fifth", "lasso", "elastic_net")
 _QUICK_TENSOR = ("null", "ridge", "sltr_paper")
