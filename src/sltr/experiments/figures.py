@@ -17,7 +17,12 @@ from sltr.experiments.trials import draw_trial
 
 __all__ = ["draw_figures"]
 
-_TITLES = list(TITLES.values())
+# Seven colours with filled markers, then with open ones: the null model is grey.
+_ORDER = (
+    *("sltr_paper", "sltr", "ridge", "lasso", "elastic_net", "remurs", "null"),
+    *("surf", "cp", "tucker", "sturm", "tpgd", "elem_ridge", "null_last_fifth"),
+)
+_STYLES = list(dict.fromkeys(TITLES[name] for name in (*_ORDER, *TITLES)))
 
 
 def draw_figures(
@@ -65,7 +70,7 @@ def _results(study: Study, rows: Sequence[Row]) -> Any:
         place_label=study.x or "",
         log=study.log,
         log_places=_spans_decades(_places(study)),
-        styles=None if study.together else _TITLES,
+        styles=None if study.together else _STYLES,
     )
 
 

@@ -39,7 +39,12 @@ class Part:
             # What was asked for by name is run, be it cheap or not.
             there = [name for name in self.experiment.methods if name in methods]
             chosen = replace(chosen, methods=tuple(there))
-        return replace(self, experiment=chosen)
+        kept = {
+            name: options
+            for name, options in chosen.candidates.items()
+            if name in chosen.methods
+        }
+        return replace(self, experiment=replace(chosen, candidates=kept))
 
 
 @dataclass(frozen=True)

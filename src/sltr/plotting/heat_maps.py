@@ -57,19 +57,26 @@ def plot_heat_maps(
     each = 1.5 * first.shape[2] / first.shape[1] + 0.08
     n_rows = len(clips) + len(coefs)
     fig = new_figure(width, each * n_rows + (0.65 if title else 0.35))
-    axes = fig.subplots(n_rows, len(chosen), squeeze=False)
+    ratios = [*[1.0] * len(chosen), 0.06]
+    axes = fig.subplots(
+        n_rows, len(ratios), squeeze=False, gridspec_kw={"width_ratios": ratios}
+    )
+    axes, bars = axes[:, :-1], axes[:, -1]
+    for bar in bars[: len(clips)]:
+        bar.remove()
     for ax, frame in zip(axes[0], chosen, strict=True):
         ax.set_title(f"frame {frame + 1}", fontsize=9)
     for row, (name, clip) in zip(axes, clips.items(), strict=False):
         for ax, frame in zip(row, chosen, strict=True):
             ax.imshow(_upright(clip[frame], np.mean), cmap="gray", vmin=0.0, vmax=1.0)
         _name(row, name)
-    for row, (name, coef) in zip(axes[len(clips) :], coefs.items(), strict=True):
+    below = zip(axes[len(clips) :], bars[len(clips) :], coefs.items(), strict=True)
+    for row, place, (name, coef) in below:
         limit = diverging_limit(coef.sum(axis=3) if coef.ndim == 4 else coef)
         for ax, frame in zip(row, chosen, strict=True):
             picture = image(ax, _upright(coef[frame], np.sum), limit)
         _name(row, name)
-        bar = fig.colorbar(picture, ax=row.tolist(), shrink=0.85, aspect=12, pad=0.01)
+        bar = fig.colorbar(picture, cax=place)
         bar.set_ticks(
             [-limit, 0.0, limit], labels=[f"−{limit:.1g}", "0", f"{limit:.1g}"]
         )

@@ -72,7 +72,7 @@ def plot_results(
     order = list(styles) if styles is not None else list(dict.fromkeys(named))
     shown = [name for name in order if name in named]
     numeric = not any(isinstance(place, str) for place in places)
-    height = 3.3 if numeric else 1.2 + 0.16 * len(places) * (len(shown) + 2)
+    height = 3.3 if numeric else 1.2 + 0.12 * len(places) * (len(shown) + 1.5)
     width = 3.6 * len(panels) + (0.6 if numeric else 1.6)
     width = max(width, 5.2)
     # A name takes about 0.07 inches for a letter, and its mark half an inch.
@@ -92,7 +92,7 @@ def plot_results(
             ax.set(xlabel=panel.label)
     if not numeric:
         axes[0].set_yticks(range(len(places)), places)
-        axes[0].invert_yaxis()
+    _share_limits(axes, [panel.label for panel in panels], "y" if numeric else "x")
     handles = {
         name: handle
         for ax in axes
@@ -136,6 +136,15 @@ def _rows(
             ax.errorbar(mean, y + shift, xerr=error, **style)
 
 
+def _share_limits(axes: Sequence[Any], labels: list[str], axis: str) -> None:
+    """Give panels of the same quantity the same limits, so that they compare."""
+    for label in set(labels):
+        group = [ax for ax, own in zip(axes, labels, strict=True) if own == label]
+        limits = np.array([getattr(ax, f"get_{axis}lim")() for ax in group])
+        for ax in group:
+            getattr(ax, f"set_{axis}lim")(limits[:, 0].min(), limits[:, 1].max())
+
+
 def _scale(ax: Any, axis: str, log: bool) -> None:
     if log:
         getattr(ax, f"set_{axis}scale")("log")
@@ -146,7 +155,7 @@ def _style(name: str, order: list[str]) -> dict[str, Any]:
     colour = COLOURS[place % len(COLOURS)]
     return {
         "color": colour,
-        "marker": MARKERS[place % len(MARKERS)],
+        "marker": MARKERS[(place + place // len(COLOURS)) % len(MARKERS)],
         # Names beyond the palette repeat its colours with open markers.
         "markerfacecolor": colour if place < len(COLOURS) else "white",
         "markersize": 5,
