@@ -19,7 +19,10 @@ from sltr._array import (
     Array,
     array_namespace,
     as_array,
+    has_real_numbers,
+    is_array_api,
     is_numpy,
+    real_dtype,
     spectral_norm,
     to_python,
 )
@@ -134,8 +137,9 @@ def estimate(
            [0., 1., 0.],
            [0., 0., 0.]])
     """
-    xp = array_namespace(pilot)
     settings = Settings(coupling, weights, solver, tol, max_iter, n_jobs)
+    pilot = _checked_pilot(pilot)
+    xp = array_namespace(pilot)
     single = _is_scalar(lambda_sparse) and _is_scalar(lambda_low)
     sparse, low = _equal_lengths(lambda_sparse, lambda_low, pilot)
     low = xp.stack([low] * pilot.ndim, axis=1)
@@ -397,6 +401,21 @@ def _equal_lengths(sparse, low, pilot: Array) -> tuple[Array, Array]:
         )
     zeros = as_array([0.0] * length, pilot)
     return columns[0] + zeros, columns[1] + zeros
+
+
+def _checked_pilot(pilot: Array) -> Array:
+    """Return the pilot in floating point, or say what is wrong with it."""
+    expected = "an array of real numbers with at least one mode and one entry"
+    if not is_array_api(pilot) or pilot.ndim < 1 or prod(pilot.shape) == 0:
+        shape = tuple(getattr(pilot, "shape", ()))
+        _refuse("pilot", f"{type(pilot).__name__} of shape {shape}", expected)
+    xp = array_namespace(pilot)
+    if not has_real_numbers(pilot):
+        _refuse("pilot", f"array of dtype {pilot.dtype}", expected)
+    pilot = xp.astype(pilot, real_dtype(pilot), copy=False)
+    if not bool(xp.all(xp.isfinite(pilot))):
+        _refuse("pilot", "array with NaN or infinity", "finite numbers")
+    return pilot
 
 
 def _is_scalar(value) -> bool:
