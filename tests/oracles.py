@@ -82,7 +82,7 @@ def cvx_solution(Z, a, bs, alpha, betas, modes):
         cost = cost + beta * cp.normNuc(matrix)
         constraints.append(cp.sigma_max(matrix - Z.reshape(-1)[order]) <= b)
     problem = cp.Problem(cp.Minimize(cost), constraints)
-    problem.solve(solver=cp.CLARABEL, tol_gap_rel=1e-9, tol_feas=1e-9)
+    problem.solve(solver=cp.CLARABEL)
     assert problem.status == cp.OPTIMAL
     return float(problem.value), np.asarray(w.value).reshape(Z.shape)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from oracles import unfold_by_loop
+from oracles import feasible, unfold_by_loop
 from problems import Posed, posed
 
 from sltr.solvers.admm import admm
@@ -10,7 +10,7 @@ from sltr.solvers.batch import batch
 from sltr.solvers.chain import chain
 from sltr.solvers.problem import Problem
 
-FRACTIONS = (0.0, 0.05, 0.2, 0.5, 1.0)
+FRACTIONS = (0.0, 0.1, 0.4, 1.0)
 TOL = 1e-6
 CASES = {
     "unit": (posed(20, (4, 6), 1.0, 1.0), 1.0, 1.0),
@@ -54,6 +54,9 @@ def by_itself(problem):
     """Solve one candidate without any of the grid's structure."""
     if problem.a == 0.0 or min(problem.bs) == 0.0:
         return problem.Z
+    zero = 0.0 * problem.Z
+    if np.allclose(feasible(zero, problem.Z, problem.a, problem.bs, problem.modes), 0):
+        return zero  # which no relative gap can certify
     return admm(problem.batch(), tol=TOL)[0].x[0]
 
 
@@ -109,7 +112,10 @@ def test_chunks_do_not_change_answers(case, walk):
     whole = answers(n)
     for length in (1, 4):
         for found, expected in zip(answers(length), whole, strict=True):
-            assert np.array_equal(found, expected)
+            if walk is chain:
+                assert np.array_equal(found, expected)
+            else:  # products of larger batches may round differently
+                np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_zero_radii_leave_the_pilot_alone():
