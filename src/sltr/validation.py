@@ -230,14 +230,27 @@ def _check_foreign(
             f"of at least {min_samples}."
         )
         raise ValueError(msg)
-    if labels:
-        return X, y
     xp = array_namespace(X)
+    if labels:
+        finite = not is_array_api(y) or not _is_floating(y) or _all_finite(y)
+        if not finite:
+            msg = "y contains NaN or infinity; expected one label for each sample."
+            raise ValueError(msg)
+        return X, y
     y = xp.reshape(as_array(y, X), (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."
         raise ValueError(msg)
     return X, y
+
+
+def _is_floating(x: Array) -> bool:
+    return bool(array_namespace(x).isdtype(x.dtype, "real floating"))
+
+
+def _all_finite(x: Array) -> bool:
+    xp = array_namespace(x)
+    return bool(xp.all(xp.isfinite(x)))
 
 
 def _check_foreign_weight(sample_weight: Any, X: Array) -> Array:
