@@ -65,9 +65,8 @@ def test_other_scores_go_through_fitted_models(rng):
     X, y = rng.normal(size=(10, 2)), rng.normal(size=10)
     models = [DummyRegressor(strategy="constant", constant=c).fit(X, y) for c in (0, 5)]
     predictions = np.column_stack([m.predict(X) for m in models])
-    found = fold_scores(
-        "neg_median_absolute_error", y, predictions, model=models.__getitem__, X=X
-    )
+    name = "neg_median_absolute_error"
+    found = fold_scores(name, y, predictions, model=models.__getitem__, X=X)
     expected = [-np.median(np.abs(y - column)) for column in predictions.T]
     np.testing.assert_allclose(found, expected)
     with pytest.raises(ValueError, match="expected one of"):
