@@ -16,6 +16,7 @@ from sltr._array import (
     is_array_api,
     is_numpy,
     real_dtype,
+    to_numpy,
 )
 from sltr.design import column_means
 from sltr.tensor import flatten
@@ -186,7 +187,7 @@ def _drop_weightless(X: Array, y: Array, weight: Array, min_samples: int) -> Sam
     if n_kept == X.shape[0]:
         return Samples(X, y, weight)
     rows = xp.nonzero(kept)[0]
-    y = y[kept] if is_numpy(y) else xp.take(y, rows, axis=0)
+    y = y[to_numpy(kept)] if is_numpy(y) else xp.take(y, rows, axis=0)
     return Samples(xp.take(X, rows, axis=0), y, xp.take(weight, rows, axis=0))
 
 
@@ -232,8 +233,8 @@ def _check_foreign(
         raise ValueError(msg)
     xp = array_namespace(X)
     if labels:
-        finite = not is_array_api(y) or not _is_floating(y) or _all_finite(y)
-        if not finite:
+        y = np.asarray(to_numpy(y) if is_array_api(y) else y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
             msg = "y contains NaN or infinity; expected one label for each sample."
             raise ValueError(msg)
         return X, y
@@ -242,15 +243,6 @@ def _check_foreign(
         msg = "y must hold one finite number for each sample; drop or impute the rest."
         raise ValueError(msg)
     return X, y
-
-
-def _is_floating(x: Array) -> bool:
-    return bool(array_namespace(x).isdtype(x.dtype, "real floating"))
-
-
-def _all_finite(x: Array) -> bool:
-    xp = array_namespace(x)
-    return bool(xp.all(xp.isfinite(x)))
 
 
 def _check_foreign_weight(sample_weight: Any, X: Array) -> Array:
