@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
+from numbers import Integral
 
 from joblib import effective_n_jobs
 
@@ -29,7 +30,7 @@ from sltr._array import (
 from sltr.solvers.batch import batch
 from sltr.solvers.chain import chain
 from sltr.solvers.ppxa import solve_by_ppxa
-from sltr.solvers.problem import Problem
+from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result
 from sltr.tensor import fold, unfold
 
@@ -80,7 +81,7 @@ class Settings:
             _check_pair(self.weights)
         if not 0 < self.tol < 1:
             _refuse("tol", self.tol, "a number between 0 and 1")
-        if not isinstance(self.max_iter, int) or self.max_iter < 1:
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             _refuse("max_iter", self.max_iter, "a whole number of at least 1")
 
 
@@ -182,7 +183,8 @@ def estimate_path(
     """
     chunks = _chunks(pilots, sparse_radius, low_radius)
     mode_jobs, term_jobs = _job_counts(settings.n_jobs)
-    blocks = _COUPLINGS[settings.coupling](pilots)
+    scale = _power_of_two(pilots)
+    blocks = _COUPLINGS[settings.coupling](pilots / spread_over(scale, pilots))
     with _threads(mode_jobs) as run, _threads(term_jobs) as run_terms:
         streams = [
             stream
@@ -192,6 +194,7 @@ def estimate_path(
                 modes,
                 sparse_radius,
                 low_radius,
+                scale=scale,
                 chunks=chunks,
                 settings=settings,
                 run_terms=run_terms,
@@ -199,7 +202,18 @@ def estimate_path(
         ]
         for chunk in chunks:
             results = list(run(next, streams))
-            yield chunk, _average(results, blocks, pilots, len(chunk))
+            yield chunk, _average(results, blocks, pilots, scale, len(chunk))
+
+
+def _power_of_two(pilots: Array) -> Array:
+    """Return each pilot's size as a power of two, (Q,): to divide by it is exact.
+
+    The solvers square their numbers, which must neither vanish nor overflow.
+    """
+    xp = array_namespace(pilots)
+    largest = xp.max(xp.abs(pilots), axis=tuple(range(1, pilots.ndim)))
+    largest = xp.where(largest > 0, largest, 1.0)
+    return 2.0 ** xp.floor(xp.log2(largest))
 
 
 def absolute_radii(
@@ -254,6 +268,7 @@ def _streams(
     sparse_radius: Array,
     low_radius: Array,
     *,
+    scale: Array,
     chunks: list[list[int]],
     settings: Settings,
     run_terms: Callable,
@@ -262,11 +277,15 @@ def _streams(
     xp = array_namespace(pilot_block)
     low = low_radius[:, :, modes[0] : modes[-1] + 1]
     alpha, beta = _weights(sparse_radius, low, settings.weights)
+    # Wider than any pilot of this scale can need; also, the quotient stays finite.
+    widest = 4.0 * prod(pilot_block.shape[1:]) * scale
+    sparse = xp.minimum(sparse_radius, widest[:, None]) / scale[:, None]
+    low = xp.minimum(low, widest[:, None, None]) / scale[:, None, None]
     # A block that is an unfolding is a matrix whose rows are the mode.
     own_modes = (0,) if len(modes) == 1 else modes
 
     def posed(q: slice) -> Problem:
-        flat = (xp.reshape(v[q, ...], (-1,)) for v in (sparse_radius, alpha))
+        flat = (xp.reshape(v[q, ...], (-1,)) for v in (sparse, alpha))
         wide = (xp.reshape(v[q, ...], (-1, len(modes))) for v in (low, beta))
         (a, alpha_q), (b, beta_q) = flat, wide
         return Problem(pilot_block[q, ...], a, b, alpha_q, beta_q, own_modes)
@@ -313,7 +332,7 @@ def _weights(
     """Return α of shape (Q, G) and β of shape (Q, G, K); β is shared by K modes."""
     xp = array_namespace(sparse_radius)
     n_modes = low_radius.shape[2]
-    if weights == "radius":
+    if isinstance(weights, str) and weights == "radius":
         total = sparse_radius + xp.mean(low_radius, axis=2)
         total = xp.where(total > 0, total, 1.0)
         alpha = xp.where(sparse_radius > 0, 2.0 * sparse_radius / total, 1.0)
@@ -325,7 +344,9 @@ def _weights(
     return alpha, float(low_weight) / n_modes * ones
 
 
-def _average(results: list[Result], blocks, pilots: Array, n_places: int) -> Estimate:
+def _average(
+    results: list[Result], blocks, pilots: Array, scale: Array, n_places: int
+) -> Estimate:
     """Fold the answers of all blocks and average them; certificates: the worst."""
     xp = array_namespace(pilots)
     shape, n_pilots = tuple(pilots.shape[1:]), pilots.shape[0]
@@ -345,6 +366,7 @@ def _average(results: list[Result], blocks, pilots: Array, n_places: int) -> Est
         n_iter = steps if n_iter is None else xp.maximum(n_iter, steps)
         converged = reached if converged is None else converged & reached
     coef = xp.reshape(coef, (n_pilots, n_places, *shape))
+    coef = coef * spread_over(scale, coef)
     return Estimate(
         coef, *(xp.reshape(v, (n_pilots, n_places)) for v in (gap, n_iter, converged))
     )

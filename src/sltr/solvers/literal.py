@@ -96,7 +96,7 @@ def literal_estimate(
     for mode in range(pilot.ndim):
         Z = unfold(pilot[None], mode)[0]
         operators = make(Z, 4.0 * lambda_sparse, 4.0 * lambda_low)
-        size = np.size if variant == "released" else np.linalg.norm
+        size = _number_of_entries if variant == "released" else _frobenius_norm
         answers.append(_iterate(Z, operators, size, relax, tol, max_iter))
     folded = [
         fold(W[None], mode, pilot.shape)[0] for mode, (W, _, _) in enumerate(answers)
@@ -168,6 +168,14 @@ def _singular_value_threshold(t: float) -> Operator:
         return (left * np.maximum(values - t, 0.0)) @ right
 
     return threshold
+
+
+def _number_of_entries(W: np.ndarray) -> float:
+    return float(W.size)
+
+
+def _frobenius_norm(W: np.ndarray) -> float:
+    return float(np.linalg.norm(W))
 
 
 def _check_variant(variant: str) -> None:

@@ -11,6 +11,7 @@ One mode is the paper's sub-problem; all modes at once are the joint problem.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from sltr._array import (
     Array,
@@ -89,14 +90,23 @@ class Problem:
         return replace(self, **picked)
 
     def with_effective_box(self) -> Problem:
-        """Cut a box wider than a spectral ball, which it then cannot bind.
+        """Cut radii to what can bind: the same problem in tame numbers.
 
         No entry exceeds its matrix's spectral norm, so min(a, min b_k) poses the
-        same problem; it also keeps the dual bound finite without a box.
+        same problem; it also keeps the dual bound finite without a box. A ball
+        wider than √P·max|Z| holds zero, and every box that does not hold zero.
         """
         xp = array_namespace(self.pilot)
-        tightest = xp.min(self.low_radius, axis=1)
-        return replace(self, sparse_radius=xp.minimum(self.sparse_radius, tightest))
+        axes = tuple(range(1, self.pilot.ndim))
+        largest = xp.max(xp.abs(self.pilot), axis=axes)
+        reach = 1.01 * prod(self.pilot.shape[1:]) ** 0.5 * largest
+        low = xp.where(
+            (self.low_radius > reach[:, None]) & (reach[:, None] > 0.0),
+            reach[:, None] + 0.0 * self.low_weight,
+            self.low_radius,
+        )
+        box = xp.minimum(self.sparse_radius, xp.min(low, axis=1))
+        return replace(self, sparse_radius=box, low_radius=low)
 
     def thresholded(self) -> Array:
         """Return S_a(Z), the answer wherever `is_closed_form` holds."""
