@@ -351,6 +351,53 @@ def test_whole_numbers_are_taken_as_real_ones(xp, dtype):
     assert found.dtype == np.float64
 
 
+@pytest.mark.parametrize("coupling", ["average", "joint"])
+@pytest.mark.parametrize("scale", [1e-170, 1e-30, 1e30, 1e160])
+def test_no_scale_is_too_small_or_large(coupling, scale):
+    single = posed(5, (3, 4, 2), 0.2, 0.3)
+    options = {"weights": (0.3, 1.0), "coupling": coupling}
+    plain = estimate(single.Z, single.a, single.bs[0], **options)
+    found = estimate(
+        scale * single.Z, scale * single.a, scale * single.bs[0], **options
+    )
+    np.testing.assert_allclose(found.coef / scale, plain.coef, atol=1e-3)
+    assert found.gap == pytest.approx(plain.gap, abs=1e-4)
+    assert found.converged
+
+
+@pytest.mark.parametrize("coupling", ["average", "joint"])
+@pytest.mark.parametrize("weights", ["unit", "radius", (0.3, 1.0)])
+def test_huge_radii_are_no_constraint(coupling, weights):
+    Z = posed(5, (3, 4, 2), 0.2, 0.3).Z
+    options = {"weights": (1e-9, 1.0) if weights == "radius" else weights}
+    options |= {"coupling": coupling, "tol": 1e-6}
+    free = estimate(Z, 0.5, 1e9, **options)
+    huge = estimate(Z, 0.5, 1e300, **options | {"weights": weights})
+    assert huge.converged
+    np.testing.assert_allclose(huge.coef, free.coef, atol=1e-3)
+    ball = estimate(Z, 1e300, 0.5, **options)
+    np.testing.assert_allclose(
+        ball.coef, estimate(Z, 0.5, 0.5, **options).coef, atol=1e-3
+    )
+    assert not estimate(Z, 1e300, 1e300, **options).coef.any()
+    tiny = estimate(1e-170 * Z, 0.5e-170, 1e300, **options)
+    np.testing.assert_allclose(1e170 * tiny.coef, free.coef, atol=1e-3)
+
+
+def test_settings_may_be_numpy_scalars_and_arrays():
+    Z = posed(5, (3, 4, 2), 0.2, 0.3).Z
+    expected = estimate(Z, 0.2, 0.5, weights=(0.3, 1.0), tol=1e-3, max_iter=50)
+    found = estimate(
+        Z,
+        np.float32(0.2),
+        np.array(0.5),
+        weights=np.array([0.3, 1.0]),
+        tol=np.float64(1e-3),
+        max_iter=np.int64(50),
+    )
+    np.testing.assert_allclose(found.coef, expected.coef, atol=1e-6)
+
+
 def test_input_is_left_alone():
     Z = posed(5, (3, 4, 2), 0.2, 0.3).Z
     kept = Z.copy()

@@ -152,8 +152,20 @@ def test_labels_of_one_class_are_refused(data):
         SLTRClassifier().fit(X, y, sample_weight=y)
 
 
+@pytest.mark.parametrize("kind", [list, np.asarray])
+def test_plain_labels_go_with_foreign_samples(foreign, data, kind):
+    X, y = data
+    labels = np.where(y > 0, "yes", "no")
+    weight = np.where(np.arange(30) < 5, 0.0, 1.0)
+    expected = SLTRClassifier().fit(X[5:], labels[5:])
+    given = foreign.array(X)
+    found = SLTRClassifier().fit(given, kind(labels), sample_weight=weight)
+    assert found.classes_.tolist() == ["no", "yes"]
+    assert np.mean(found.predict(given) == expected.predict(X)) > 0.9
+
+
 def test_continuous_labels_are_refused(data, rng):
-    with pytest.raises(ValueError, match="nknown label type"):
+    with pytest.raises(ValueError, match="label type"):
         SLTRClassifier().fit(data[0], rng.normal(size=30))
 
 
