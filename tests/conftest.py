@@ -1,15 +1,13 @@
-import os
 from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 settings.register_profile("sltr", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("sltr")
-# Small problems gain nothing from BLAS threads and lose much to each other.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,13 @@ FOREIGN = [
     pytest.param("torch-cuda", marks=pytest.mark.gpu),
     pytest.param("cupy", marks=pytest.mark.gpu),
 ]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Small problems gain nothing from BLAS threads and lose much to each other."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture
