@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import array_api_compat
@@ -23,9 +24,9 @@ __all__ = [
     "is_array_api",
     "is_numpy",
     "materialise",
+    "positive_solver",
     "real_dtype",
     "singular_values",
-    "solve_positive",
     "spectral_norm",
     "to_float64",
     "to_numpy",
@@ -154,12 +155,13 @@ def spectral_norm(x: Array) -> Array:
     return xp.max(singular_values(x), axis=-1)
 
 
-def solve_positive(matrix: Array, rhs: Array) -> Array:
-    """Solve matrix · x = rhs for one symmetric positive definite matrix."""
+def positive_solver(matrix: Array) -> Callable[[Array], Array]:
+    """Factorise one symmetric positive definite matrix; return its solve."""
     if is_numpy(matrix):
         factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-        return scipy.linalg.cho_solve(factor, rhs, check_finite=False)
+        return lambda rhs: scipy.linalg.cho_solve(factor, rhs, check_finite=False)
     xp = array_namespace(matrix)
     if is_torch_array(matrix):
-        return xp.cholesky_solve(rhs, xp.linalg.cholesky(matrix))
-    return xp.linalg.solve(matrix, rhs)
+        lower = xp.linalg.cholesky(matrix)
+        return lambda rhs: xp.cholesky_solve(rhs, lower)
+    return lambda rhs: xp.linalg.solve(matrix, rhs)

@@ -38,6 +38,8 @@ __all__ = ["Estimate", "Settings", "absolute_radii", "estimate", "estimate_path"
 
 # Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.
 CHUNK_ENTRIES = 4_000_000
+# On a CPU, problems up to this size gain more from sharing calls than warm starts.
+SMALL_ENTRIES = 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +296,7 @@ def _streams(
     if settings.solver == "ppxa":
         return [_one_by_one(posed(q), chunks, settings, run_terms) for q in each]
     tol, max_iter = settings.tol, settings.max_iter
-    if is_numpy(pilot_block):
+    if is_numpy(pilot_block) and prod(pilot_block.shape[1:]) > SMALL_ENTRIES:
         return [chain(posed(q), chunks, tol=tol, max_iter=max_iter) for q in each]
     return [batch(posed(slice(None)), chunks, tol=tol, max_iter=max_iter)]
 

@@ -14,10 +14,10 @@ root weights and removes the weighted mean, A = Cᵀ(X − shift) for any shift.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from sltr._array import Array, array_namespace, clip, device, eigh, solve_positive
+from sltr._array import Array, array_namespace, clip, device, eigh, positive_solver
 from sltr.design import column_means, combine, gram, inner
 
 __all__ = [
@@ -42,6 +42,9 @@ class RidgeSystem(Protocol):
 
         `subsets` (S, n) is true where a sample takes part; `epsilons` is (E,).
         """
+
+    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
+        """Return the map from responses (n, k) to pilots (k, P), factorised once."""
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""
@@ -138,18 +141,32 @@ class GramRidge:
         return xp.stack(found, axis=0)
 
     def _subset_duals(self, subset: Array, epsilons: Array) -> Array:
+        rows, centring, kernel = self._restricted(subset)
+        xp = array_namespace(kernel)
+        rhs = centring.gather(xp.take(self.Y, rows, axis=0))
+        found = centring.spread(_penalised_solves(kernel, rhs, epsilons))  # (E, m, K)
+        return xp.matrix_transpose(_placed(found, subset))
+
+    def _restricted(self, subset: Array) -> tuple[Array, _Centring, Array]:
         xp = array_namespace(self.gram)
         rows = xp.nonzero(subset)[0]
         centring = _Centring(xp.take(self.weight, rows, axis=0), self.fit_intercept)
         kernel = xp.take(xp.take(self.gram, rows, axis=0), rows, axis=1)
-        kernel = centring.both(kernel)
-        rhs = centring.gather(xp.take(self.Y, rows, axis=0))
-        found = centring.spread(_penalised_solves(kernel, rhs, epsilons))  # (E, m, K)
-        # Samples left out get coefficient zero: the row appended at the end.
-        padded = xp.concat([found, 0.0 * found[:, :1, :]], axis=1)
-        count = xp.cumulative_sum(xp.astype(subset, xp.int64))
-        places = xp.where(subset, count - 1, rows.shape[0])
-        return xp.matrix_transpose(xp.take(padded, places, axis=1))
+        return rows, centring, centring.both(kernel)
+
+    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
+        """Return the map from responses (n, k) to pilots (k, P), factorised once."""
+        rows, centring, kernel = self._restricted(subset)
+        xp = array_namespace(kernel)
+        identity = xp.eye(kernel.shape[0], dtype=kernel.dtype, device=device(kernel))
+        solve = positive_solver(kernel + epsilon * identity)
+
+        def pilots(responses: Array) -> Array:
+            found = solve(centring.gather(xp.take(responses, rows, axis=0)))
+            placed = _placed(centring.spread(found)[None, ...], subset)[0, ...]
+            return combine(xp.matrix_transpose(placed), self.X)
+
+        return pilots
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""
@@ -191,6 +208,21 @@ class MomentRidge:
             normal, cross = self._centred(subsets[s, :])
             found.append(_penalised_solves(normal, cross, epsilons))
         return xp.matrix_transpose(xp.stack(found, axis=0))
+
+    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
+        """Return the map from responses (n, k) to pilots (k, P), factorised once."""
+        normal, _ = self._centred(subset)
+        xp = array_namespace(normal)
+        identity = xp.eye(normal.shape[0], dtype=normal.dtype, device=device(normal))
+        solve = positive_solver(normal + epsilon * identity)
+        weight = xp.where(subset, self.weight, 0.0)
+        centring = _Centring(weight, self.fit_intercept)
+
+        def pilots(responses: Array) -> Array:
+            spread = centring.spread(centring.gather(responses))
+            return xp.matrix_transpose(solve(xp.matrix_transpose(self.X) @ spread))
+
+        return pilots
 
     def _centred(self, subset: Array) -> tuple[Array, Array]:
         """Return AᵀA and Aᵀy of a subset, from the total less what is left out."""
@@ -272,6 +304,17 @@ class CGRidge:
         shape = (subsets.shape[0], epsilons.shape[0], n_responses, self.X.shape[1])
         return xp.reshape(combined(solution), shape)
 
+    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
+        """Return the map from responses (n, k) to pilots (k, P): a solve each."""
+        xp = array_namespace(self.Y)
+        penalty = epsilon * xp.ones_like(self.weight[:1])
+
+        def pilots(responses: Array) -> Array:
+            system = replace(self, Y=responses)
+            return system.coefs(subset[None, :], penalty)[0, 0, ...]
+
+        return pilots
+
     def loo(self, epsilons: Array) -> Array:
         """Refuse: leave-one-out needs a factorisation."""
         msg = (
@@ -289,6 +332,14 @@ class CGRidge:
             squares = squares - column_means(self.X, self.weight) ** 2
         trace = xp.sum(squares) * xp.sum(self.weight)
         return _mean_eigenvalue(trace, self.weight, self.X.shape[1])
+
+
+def _placed(found: Array, subset: Array) -> Array:
+    """Put rows (E, m, K) of a subset at their places among all n; others are zero."""
+    xp = array_namespace(found)
+    padded = xp.concat([found, 0.0 * found[:, :1, :]], axis=1)
+    count = xp.cumulative_sum(xp.astype(subset, xp.int64))
+    return xp.take(padded, xp.where(subset, count - 1, found.shape[1]), axis=1)
 
 
 def _gram_ridge(X: Array, Y: Array, weight: Array, fit_intercept: bool) -> GramRidge:
@@ -324,7 +375,7 @@ def _penalised_solves(matrix: Array, rhs: Array, epsilons: Array) -> Array:
         identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
         return xp.stack(
             [
-                solve_positive(matrix + epsilons[e] * identity, rhs)
+                positive_solver(matrix + epsilons[e] * identity)(rhs)
                 for e in range(epsilons.shape[0])
             ]
         )

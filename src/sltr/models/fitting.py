@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold
 
 from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.design import combine
 from sltr.estimate import Settings, absolute_radii, estimate_path
-from sltr.ridge import RidgeSystem
+from sltr.models.candidates import Candidate, check_refinements
+from sltr.models.choosing import choose
+from sltr.models.tuning import (
+    Fold,
+    Task,
+    held_out_predictions,
+    low_rank_fits,
+    sparse_fits,
+)
+from sltr.ridge import RidgeSystem, ridge_system
 from sltr.validation import Samples, check_nonnegative
 
 __all__ = [
     "SubsetFit",
     "all_of",
     "choose_epsilon",
+    "choose_refit",
     "fit_subsets",
+    "fitting_task",
     "intercepts",
     "left_out",
     "solver_settings",
     "warn_unless_converged",
 ]
+
+
+INNER_FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +68,15 @@ def solver_settings(model: Any) -> Settings:
     )
 
 
+def fitting_task(model: Any, samples: Samples, Y: Array) -> Task:
+    """Prepare an estimator's samples: the expensive part, done once."""
+    settings = solver_settings(model)
+    system = ridge_system(
+        samples.flat, Y, samples.weight, fit_intercept=model.fit_intercept
+    )
+    return Task(samples, Y, system, bool(model.fit_intercept), model.radius, settings)
+
+
 def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> float:
     """Return a given penalty, or the one of least leave-one-out error."""
     if epsilon != "loo":
@@ -62,9 +86,50 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
         return 1.0
     candidates = [scale * 10.0 ** (k / 6) for k in range(-36, 31)]
     errors = to_python(system.loo(as_array(candidates, like)))
-    # Ties (a pilot that fits nothing) go to the larger penalty.
-    best = min(range(len(errors)), key=lambda e: (errors[e], -candidates[e]))
+    # Below the noise the error is flat: the largest penalty that is as good.
+    good = min(errors) * (1.0 + 1e-3)
+    best = max(e for e, error in enumerate(errors) if error <= good)
     return candidates[best]
+
+
+def choose_refit(task: Task, base: Candidate, refine: Any) -> tuple[Candidate, Any]:
+    """Return the refined candidate and its scale factors (or None).
+
+    What is not given is chosen by five folds of the task's samples.
+    """
+    if refine is None:
+        return base, None
+    if not isinstance(refine, str):
+        return _given_refit(base, refine), None
+    [kind] = check_refinements(refine)
+    n_samples = task.samples.weight.shape[0]
+    splitter = KFold(min(INNER_FOLDS, n_samples))
+    folds = [
+        Fold.of(task, train, test) for train, test in splitter.split(range(n_samples))
+    ]
+    held = held_out_predictions(
+        task,
+        folds,
+        [base.epsilon],
+        [(base.lambda_sparse, base.lambda_low)],
+        [kind],
+        start=base,
+    )
+    choice = choose(task, folds, held, scoring=None)
+    return choice.candidate, choice.scale
+
+
+def _given_refit(base: Candidate, refine: Any) -> Candidate:
+    kind, *rest = tuple(refine)
+    if kind == "sparse" and len(rest) == 1:
+        return replace(base, refine=kind, ridge=rest[0])
+    if kind in ("tucker", "cp") and len(rest) == 2:
+        return replace(base, refine=kind, rank=int(rest[0]), ridge=float(rest[1]))
+    msg = (
+        f"refine={refine!r} was given; expected ('tucker' or 'cp', rank, ridge) or "
+        "('sparse', ridge)."
+    )
+    raise ValueError(msg)
 
 
 def all_of(samples: Samples) -> Array:
@@ -83,34 +148,52 @@ def left_out(samples: Samples, folds: list) -> Array:
 
 
 def fit_subsets(
-    system: RidgeSystem,
-    samples: Samples,
-    Y: Array,
-    subsets: Array,
-    *,
-    epsilon: float,
-    lambda_sparse: float,
-    lambda_low: float,
-    radius: str,
-    fit_intercept: bool,
-    settings: Settings,
+    task: Task, subsets: Array, candidate: Candidate, scale: Any = None
 ) -> SubsetFit:
-    """Fit one setting on several subsets, whose pilots share one preparation."""
+    """Fit one candidate on several subsets, whose pilots share one preparation.
+
+    `scale` (K,) holds the factors of `refine="scale"`.
+    """
+    samples = task.samples
     xp = array_namespace(samples.X)
-    sparse = as_array([check_nonnegative(lambda_sparse, "lambda_sparse")], samples.X)
-    low = as_array([check_nonnegative(lambda_low, "lambda_low")], samples.X)
-    pilots = system.coefs(subsets, as_array([epsilon], samples.X))[:, 0, ...]
+    penalty = as_array([candidate.epsilon], samples.X)
+    pilots = task.system.coefs(subsets, penalty)[:, 0, ...]
     flat = xp.reshape(pilots, (-1, *samples.shape))
-    sparse_radius, low_radius = absolute_radii(flat, sparse, low, radius)
-    [(_, found)] = estimate_path(flat, sparse_radius, low_radius, settings)
-    shape = (subsets.shape[0], Y.shape[1])
+    sparse = as_array([candidate.lambda_sparse], flat)
+    low = as_array([candidate.lambda_low], flat)
+    radii = absolute_radii(flat, sparse, low, task.radius)
+    [(_, found)] = estimate_path(flat, *radii, task.settings)
+    shape = (subsets.shape[0], task.Y.shape[1])
     coef = xp.reshape(found.coef, (*shape, *samples.shape))
+    coef = _refined(task, subsets, candidate, coef, scale)
     return SubsetFit(
         coef,
-        intercepts(coef, samples, Y, subsets, fit_intercept),
+        intercepts(coef, samples, task.Y, subsets, task.fit_intercept),
         xp.reshape(flat, coef.shape),
         *(xp.reshape(v, shape) for v in (found.gap, found.n_iter, found.converged)),
     )
+
+
+def _refined(
+    task: Task, subsets: Array, candidate: Candidate, coef: Array, scale: Any
+) -> Array:
+    xp = array_namespace(coef)
+    if candidate.refine is None:
+        return coef
+    if candidate.refine == "scale":
+        factors = as_array(scale, coef)
+        return coef * factors[(slice(None), *([None] * (coef.ndim - 2)))]
+    if candidate.refine == "sparse":
+        rows = [
+            sparse_fits(task, subsets[s, :], [[candidate]])[0][0]
+            for s in range(subsets.shape[0])
+        ]
+        return xp.reshape(xp.stack(rows, axis=0), coef.shape)
+    for refit in low_rank_fits(task, subsets, candidate, candidate.refine):
+        if (refit.rank, refit.ridge) == (candidate.rank, candidate.ridge):
+            return xp.reshape(refit.coef(), coef.shape)
+    msg = f"refine={candidate!r} was given; expected one of its own ranks and ridges."
+    raise ValueError(msg)
 
 
 def intercepts(

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-__all__ = ["best_index", "cv_table", "fold_scores", "splits"]
+__all__ = ["AT_ONCE", "best_index", "cv_table", "fold_scores", "kept_splits", "splits"]
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -43,6 +43,35 @@ def splits(
             )
             raise ValueError(msg)
     return folds
+
+
+def kept_splits(
+    cv: Any,
+    y: np.ndarray,
+    sample_weight: Any = None,
+    *,
+    groups: Any = None,
+    classifier: bool = False,
+) -> list[Split]:
+    """Return folds in terms of the samples of positive weight.
+
+    `cv` (and `groups`) speak of all samples that were given, `check_samples`
+    keeps those of positive weight: rows are renumbered accordingly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [test.tolist() for _, test in kept_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
+    [[0, 1], [2, 3]]
+    """
+    y = np.asarray(y).reshape(-1)
+    folds = splits(cv, y, groups=groups, classifier=classifier)
+    kept = np.asarray(1.0 if sample_weight is None else sample_weight) > 0
+    if kept.all():
+        return folds
+    number = np.cumsum(kept) - 1
+    renumbered = [(number[a[kept[a]]], number[b[kept[b]]]) for a, b in folds]
+    return splits(renumbered, y[kept])
 
 
 def fold_scores(
@@ -77,11 +106,11 @@ def fold_scores(
     array of shape (G,)
     """
     name = default if scoring is None else scoring
-    if isinstance(name, str) and name in _AT_ONCE:
+    if isinstance(name, str) and name in AT_ONCE:
         share = np.ones(len(y)) if weight is None else np.asarray(weight, float)
-        return _AT_ONCE[name](y, predictions, share / share.sum())
+        return AT_ONCE[name](y, predictions, share / share.sum())
     if model is None:
-        msg = f"scoring={scoring!r} was given; expected one of {sorted(_AT_ONCE)}."
+        msg = f"scoring={scoring!r} was given; expected one of {sorted(AT_ONCE)}."
         raise ValueError(msg)
     extra = {} if weight is None else {"sample_weight": weight}
     n_candidates = predictions.shape[1]
@@ -124,7 +153,7 @@ def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray
     return wins / pairs.sum(axis=(0, 1))
 
 
-_AT_ONCE: dict[str, Callable] = {
+AT_ONCE: dict[str, Callable] = {
     "r2": _r2,
     "neg_mean_squared_error": lambda y, p, share: -_mse(y, p, share),
     "neg_root_mean_squared_error": lambda y, p, share: -np.sqrt(_mse(y, p, share)),
@@ -190,9 +219,7 @@ def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, An
     """
     names = list(params)
     rows = zip(*params.values(), strict=True)
-    table: dict[str, Any] = {
-        f"param_{name}": np.ma.array(list(params[name])) for name in names
-    }
+    table: dict[str, Any] = {f"param_{name}": _column(params[name]) for name in names}
     table["params"] = [dict(zip(names, row, strict=True)) for row in rows]
     for fold, row in enumerate(scores):
         table[f"split{fold}_test_score"] = row
@@ -202,3 +229,12 @@ def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, An
     ranked = np.where(np.isnan(mean), -np.inf, mean)
     table["rank_test_score"] = rankdata(-ranked, method="min").astype(np.int32)
     return table
+
+
+def _column(values: Sequence) -> np.ma.MaskedArray:
+    """Return one entry per candidate, also where a value is itself a tuple."""
+    if not any(isinstance(value, tuple) for value in values):
+        return np.ma.array(list(values))
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return np.ma.array(column)

@@ -10,13 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from sltr._array import Array, array_namespace, as_array, to_numpy
 from sltr.design import inner
+from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
     SubsetFit,
     all_of,
     choose_epsilon,
+    choose_refit,
     fit_subsets,
+    fitting_task,
     left_out,
-    solver_settings,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -27,9 +29,8 @@ from sltr.models.labels import (
     winning_labels,
 )
 from sltr.models.linear import linear_scores, predict_linear
-from sltr.ridge import ridge_system
 from sltr.tensor import flatten, numerical_ranks
-from sltr.validation import Samples, check_samples
+from sltr.validation import Samples, check_nonnegative, check_samples
 
 __all__ = ["SLTRClassifier", "SLTRRegressor"]
 
@@ -60,6 +61,12 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         (α, β): (1, 1) as in the paper, proportional to the radii, or given.
     solver : {"admm", "ppxa"}
         "ppxa" is the paper's parallel proximal algorithm, corrected.
+    refine : None, "scale", "tucker", "cp", "sparse" or tuple
+        What undoes the pilot's shrinkage: nothing, as in the paper; a factor fitted
+        to out-of-fold predictions; a low-rank refit ("tucker", "cp") or a refit on
+        the support ("sparse"), their rank and ridge chosen by five folds of the
+        training data. A tuple ("tucker" or "cp", rank, ridge) or ("sparse", ridge)
+        sets them, as `SLTRRegressorCV` reports them.
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.
@@ -113,6 +120,7 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         coupling: str = "average",
         weights: str | tuple[float, float] = "unit",
         solver: str = "admm",
+        refine: str | tuple | None = None,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         tol: float = 1e-4,
@@ -126,6 +134,7 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         self.coupling = coupling
         self.weights = weights
         self.solver = solver
+        self.refine = refine
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
         self.tol = tol
@@ -157,7 +166,7 @@ class SLTRClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, \
+    epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, refine, \
 fit_intercept, feature_shape, tol, max_iter, n_jobs
         As for `SLTRRegressor`.
 
@@ -194,6 +203,7 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         coupling: str = "average",
         weights: str | tuple[float, float] = "unit",
         solver: str = "admm",
+        refine: str | tuple | None = None,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         tol: float = 1e-4,
@@ -207,6 +217,7 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         self.coupling = coupling
         self.weights = weights
         self.solver = solver
+        self.refine = refine
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
         self.tol = tol
@@ -231,11 +242,7 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
 
     def decision_function(self, X: Any) -> Array:
         """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
-        scores = linear_scores(self, X)
-        sigmoids = as_array(self.sigmoids_, scores)
-        if scores.ndim == 1:
-            return scores * sigmoids[0, 0] + sigmoids[0, 1]
-        return scores * sigmoids[:, 0] + sigmoids[:, 1]
+        return class_log_odds(linear_scores(self, X), self.sigmoids_)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels of the largest scores, shape (n,)."""
@@ -245,6 +252,14 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""
         return probabilities(to_numpy(self.decision_function(X)))
+
+
+def class_log_odds(scores: Array, sigmoids: np.ndarray) -> Array:
+    """Return calibrated log-odds of scores (n,) or (n, K)."""
+    lines = as_array(sigmoids, scores)
+    if scores.ndim == 1:
+        return scores * lines[0, 0] + lines[0, 1]
+    return scores * lines[:, 0] + lines[:, 1]
 
 
 def set_class_fit(model: Any, coef: Array, intercept: Array) -> None:
@@ -260,28 +275,20 @@ def set_class_fit(model: Any, coef: Array, intercept: Array) -> None:
 def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
     """Fit on all samples and, from the same Gram matrix, without each fold."""
     xp = array_namespace(samples.X)
-    settings = solver_settings(model)
-    system = ridge_system(
-        samples.flat, Y, samples.weight, fit_intercept=model.fit_intercept
+    task = fitting_task(model, samples, Y)
+    model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.X)
+    base = Candidate(
+        model.epsilon_,
+        check_nonnegative(model.lambda_sparse, "lambda_sparse"),
+        check_nonnegative(model.lambda_low, "lambda_low"),
     )
+    candidate, scale = choose_refit(task, base, model.refine)
     subsets = all_of(samples)
     if folds:
         subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)
-    model.epsilon_ = choose_epsilon(system, model.epsilon, samples.X)
-    fit = fit_subsets(
-        system,
-        samples,
-        Y,
-        subsets,
-        epsilon=model.epsilon_,
-        lambda_sparse=model.lambda_sparse,
-        lambda_low=model.lambda_low,
-        radius=model.radius,
-        fit_intercept=model.fit_intercept,
-        settings=settings,
-    )
+    fit = fit_subsets(task, subsets, candidate, scale)
     converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
-    warn_unless_converged(converged.all(), gap.max(), settings.tol)
+    warn_unless_converged(converged.all(), gap.max(), task.settings.tol)
     return fit
 
 

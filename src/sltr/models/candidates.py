@@ -1,0 +1,102 @@
+"""The settings SLTR is tuned over, as a table with one row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+from sltr.refine import RIDGES
+from sltr.validation import check_nonnegative
+
+__all__ = [
+    "LAMBDAS",
+    "PAPER_EPSILONS",
+    "PAPER_LAMBDAS",
+    "REFINEMENTS",
+    "Candidate",
+    "candidate_columns",
+    "check_refinements",
+    "grid_values",
+    "largest_rank",
+    "refined",
+]
+
+# Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
+LAMBDAS = (0.0, 0.1, 0.3, 0.5, 0.7, 1.0)
+PAPER_LAMBDAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+PAPER_EPSILONS = (0.1, 0.2, 0.3)
+REFINEMENTS = (None, "scale", "tucker", "cp", "sparse")
+LARGEST_RANK = {"tucker": 3, "cp": 4}
+# Ridges on the support; None leaves the iterated pilot as it is.
+SUPPORT_RIDGES = (None, 0.03, 0.3)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting; `rank` and `ridge` belong to refits."""
+
+    epsilon: float
+    lambda_sparse: float
+    lambda_low: float
+    refine: str | None = None
+    rank: int = 0
+    ridge: float | None = None
+
+
+def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
+    """Return a grid given as numbers, or as "paper"."""
+    if isinstance(values, str):
+        if values != "paper":
+            msg = f"{name}={values!r} was given; expected numbers or 'paper'."
+            raise ValueError(msg)
+        values = paper
+    found = [check_nonnegative(value, name) for value in values]
+    if not found:
+        msg = f"{name}={values!r} was given; expected at least one number."
+        raise ValueError(msg)
+    return found
+
+
+def check_refinements(refine: Any) -> list[str | None]:
+    """Return the refinements to try; a single one may be given by itself."""
+    asked = [refine] if refine is None or isinstance(refine, str) else list(refine)
+    for one in asked:
+        if one not in REFINEMENTS:
+            choices = ", ".join(map(repr, REFINEMENTS))
+            msg = f"refine={one!r} was given; expected one of {choices}."
+            raise ValueError(msg)
+    if not asked:
+        msg = f"refine={refine!r} was given; expected at least one, perhaps None."
+        raise ValueError(msg)
+    return asked
+
+
+def largest_rank(kind: str, shape: tuple[int, ...]) -> int:
+    """Return the largest rank worth trying for tensors of a shape."""
+    if len(shape) == 1:
+        return 1
+    return min(LARGEST_RANK[kind], max(shape), sorted(shape)[-2])
+
+
+def refined(kind: str, base: Candidate, shape: tuple[int, ...]) -> list[Candidate]:
+    """Return the refits of one kind that start from a setting."""
+    common = (base.epsilon, base.lambda_sparse, base.lambda_low, kind)
+    if kind == "scale":
+        return [Candidate(*common)]
+    if kind == "sparse":
+        return [Candidate(*common, 0, ridge) for ridge in SUPPORT_RIDGES]
+    ranks = range(1, largest_rank(kind, shape) + 1)
+    return [Candidate(*common, rank, ridge) for rank in ranks for ridge in RIDGES]
+
+
+def candidate_columns(candidates: Sequence[Candidate]) -> dict[str, list]:
+    """Return the table's columns; rank and ridge only if there are refits."""
+    names = ["epsilon", "lambda_sparse", "lambda_low", "refine"]
+    if any(c.rank or c.ridge is not None for c in candidates):
+        names += ["rank", "ridge"]
+    columns = {name: [getattr(c, name) for c in candidates] for name in names}
+    if "ridge" in columns:
+        columns["ridge"] = [nan if r is None else r for r in columns["ridge"]]
+    return columns

@@ -1,0 +1,124 @@
+"""Score SLTR's candidates on held-out predictions and choose among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import accuracy_score, make_scorer
+
+from sltr._array import to_numpy
+from sltr.models.candidates import Candidate
+from sltr.models.heldout import KnownClassifier, KnownRegressor
+from sltr.models.selection import AT_ONCE, best_index, fold_scores
+from sltr.models.tuning import Fold, HeldOut, Task, scale_factors
+
+__all__ = ["Choice", "choose"]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The winner, its scale factors, and everyone's scores (F, C)."""
+
+    index: int
+    candidate: Candidate
+    scale: np.ndarray  # (K,), ones unless the winner is a scaled one
+    scores: np.ndarray
+    held_out: list[np.ndarray]  # the winner's predictions, by fold, (n_rows, K)
+
+
+def choose(
+    task: Task,
+    folds: Sequence[Fold],
+    held: HeldOut,
+    *,
+    scoring: str | Callable | None,
+    classes: np.ndarray | None = None,
+    rule: str = "best",
+    weighted: bool = False,
+) -> Choice:
+    """Return the candidate of the best mean score over the folds.
+
+    Parameters
+    ----------
+    scoring : str, callable or None
+        None: R², of class indicators for a classifier, finer than accuracy.
+    classes : array, optional
+        The labels, for a classifier.
+    rule : {"best", "1se"}
+    weighted : bool
+        Whether scores take the samples' weights.
+    """
+    Y, weight = to_numpy(task.Y), to_numpy(task.samples.weight)
+    targets = [Y[fold.rows] - fold.y_mean for fold in folds]
+    weights = [weight[fold.rows] for fold in folds]
+    scores = np.empty((len(folds), len(held.candidates)))
+    for f, fold in enumerate(folds):
+        others = [g for g in range(len(folds)) if g != f] or [f]
+        columns = []
+        for candidate, values in zip(held.candidates, held.values, strict=True):
+            factor: np.ndarray | float = 1.0
+            if candidate.refine == "scale":
+                factor = scale_factors(
+                    *([part[g] for g in others] for part in (values, targets, weights))
+                )
+            columns.append(factor * values[f] + fold.y_mean)
+        scores[f] = _scores(
+            task,
+            fold,
+            np.stack(columns, axis=2),
+            scoring,
+            classes,
+            weights[f] if weighted else None,
+        )
+    index = best_index(scores, rule=rule, complexity=np.array(held.complexity))
+    winner, values = held.candidates[index], held.values[index]
+    scale = np.ones(Y.shape[1])
+    if winner.refine == "scale":
+        scale = scale_factors(values, targets, weights)
+    found = [scale * v + fold.y_mean for v, fold in zip(values, folds, strict=True)]
+    return Choice(index, winner, scale, scores, found)
+
+
+def _scores(
+    task: Task,
+    fold: Fold,
+    predictions: np.ndarray,
+    scoring: str | Callable | None,
+    classes: np.ndarray | None,
+    weight: np.ndarray | None,
+) -> np.ndarray:
+    """Score one fold: predictions of shape (n_rows, K, C)."""
+    Y = to_numpy(task.Y)[fold.rows]
+    n_responses = Y.shape[1]
+    if scoring is None or (n_responses == 1 and scoring in AT_ONCE):
+        each = [
+            fold_scores(scoring, Y[:, k], predictions[:, k, :], weight=weight)
+            for k in range(n_responses)
+        ]
+        return np.mean(each, axis=0)
+
+    def model(g: int) -> Any:
+        known = predictions[:, :, g]
+        if classes is None:
+            return KnownRegressor(known[:, 0])
+        return KnownClassifier(known, classes)
+
+    # Known names score one indicator; "accuracy" of several classes is another.
+    return fold_scores(
+        make_scorer(accuracy_score) if scoring == "accuracy" else scoring,
+        Y[:, 0] if classes is None else to_labels(Y, classes),
+        predictions[:, 0, :],
+        weight=weight,
+        model=model,
+        X=to_numpy(task.samples.X[fold.rows, ...]),
+    )
+
+
+def to_labels(indicators: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the labels behind 0/1 indicators of shape (n, 1) or (n, K)."""
+    if indicators.shape[1] == 1:
+        return classes[(indicators[:, 0] > 0.5).astype(int)]
+    return classes[indicators.argmax(axis=1)]

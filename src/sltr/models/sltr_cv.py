@@ -1,0 +1,339 @@
+"""SLTR with everything chosen by cross-validation, the whole grid in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sltr._array import Array, as_array, to_numpy
+from sltr.models.candidates import (
+    LAMBDAS,
+    PAPER_EPSILONS,
+    PAPER_LAMBDAS,
+    REFINEMENTS,
+    candidate_columns,
+    check_refinements,
+    grid_values,
+)
+from sltr.models.choosing import Choice, choose
+from sltr.models.fitting import (
+    SubsetFit,
+    all_of,
+    choose_epsilon,
+    fit_subsets,
+    fitting_task,
+    warn_unless_converged,
+)
+from sltr.models.labels import (
+    fit_sigmoids,
+    label_indicators,
+    probabilities,
+    winning_labels,
+)
+from sltr.models.linear import linear_scores, predict_linear
+from sltr.models.selection import cv_table, splits
+from sltr.models.sltr import class_log_odds, set_class_fit
+from sltr.models.tuning import Fold, Task, held_out_predictions
+from sltr.tensor import numerical_ranks
+from sltr.validation import check_samples
+
+__all__ = ["SLTRClassifierCV", "SLTRRegressorCV"]
+
+# Penalties about the one of least leave-one-out error.
+EPSILON_FACTORS = (0.1, 1.0, 10.0)
+
+
+class SLTRRegressorCV(RegressorMixin, BaseEstimator):
+    """`SLTRRegressor` with penalty, radii and refinement chosen by cross-validation.
+
+    One Gram matrix serves all folds and penalties, one chain of warm starts the
+    radii of each pilot, and refits run on all folds at once.
+
+    Parameters
+    ----------
+    epsilons : "loo", "paper" or sequence of float
+        Penalties of the pilot. "loo": about the one of least leave-one-out error,
+        a tenth and ten times of it; "paper": 0.1, 0.2 and 0.3.
+    lambdas_sparse, lambdas_low : "paper" or sequences of float
+        Radii, all pairs of which are tried. "paper": its seven absolute ones, for
+        `radius="absolute"`.
+    refine : sequence of None, "scale", "tucker", "cp" and "sparse"
+        Refinements to try; None, the paper's own answer, can always win.
+    cv : int, splitter or iterable
+        As in scikit-learn.
+    scoring : str or callable, optional
+        As in scikit-learn; R² by default.
+    rule : {"best", "1se"}
+        "1se": the candidate of fewest free parameters within one standard error
+        of the best.
+    radius, coupling, weights, solver, fit_intercept, feature_shape, tol, max_iter
+        As for `SLTRRegressor`.
+    n_jobs : int, optional
+        Processes over folds and kinds of refits.
+    progress : callable, optional
+        Called with the number of stages done and their total.
+
+    Attributes
+    ----------
+    coef_, intercept_, pilot_, dual_gap_, n_iter_, ranks_, shape_in_, n_features_in_
+        As for `SLTRRegressor`, of the best candidate fitted on all samples.
+    epsilon_, lambda_sparse_, lambda_low_ : float
+    refine_ : str or None
+    refine_rank_ : int
+    refine_ridge_ : float or None
+        Rank and ridge of a refit.
+    scale_ : float
+        The factor of `refine_ == "scale"`, else 1.
+    best_index_ : int
+    best_score_ : float
+    cv_results_ : dict
+        scikit-learn's keys, one row for each candidate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> coef = np.zeros((6, 5, 4)); coef[:3, :2, :2] = 1.0
+    >>> X = rng.normal(size=(60, 6, 5, 4))
+    >>> y = np.einsum("nijk,ijk->n", X, coef) + 0.1 * rng.normal(size=60)
+    >>> model = SLTRRegressorCV().fit(X, y)
+    >>> bool(np.abs(model.coef_ - coef).max() < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        epsilons: str | Sequence[float] = "loo",
+        lambdas_sparse: str | Sequence[float] = LAMBDAS,
+        lambdas_low: str | Sequence[float] = LAMBDAS,
+        *,
+        refine: Sequence[str | None] = REFINEMENTS,
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        rule: str = "best",
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 5000,
+        n_jobs: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        self.epsilons = epsilons
+        self.lambdas_sparse = lambdas_sparse
+        self.lambdas_low = lambdas_low
+        self.refine = refine
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SLTRRegressorCV:
+        """Choose and fit; `groups` goes to the splitter."""
+        samples = check_samples(self, X, y, sample_weight)
+        task = fitting_task(self, samples, samples.y[:, None])
+        folds = _folds(self, task, y, sample_weight, groups, classifier=False)
+        choice, fit = _tune(self, task, folds, None, sample_weight is not None)
+        self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
+        self.intercept_ = float(fit.intercept[0, 0])
+        self.ranks_ = numerical_ranks(self.coef_)
+        self.scale_ = float(choice.scale[0])
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,) for samples of the fitted shape."""
+        return predict_linear(self, X)
+
+
+class SLTRClassifierCV(ClassifierMixin, BaseEstimator):
+    """`SLTRClassifier` with everything chosen by cross-validation.
+
+    One grid is tuned for all classes. Probabilities are calibrated on the
+    winner's held-out scores.
+
+    Parameters
+    ----------
+    epsilons, lambdas_sparse, lambdas_low, refine, cv, rule, radius, coupling, \
+weights, solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, progress
+        As for `SLTRRegressorCV`; an integer `cv` means stratified folds.
+    scoring : str or callable, optional
+        As in scikit-learn; by default R² of the class indicators, which is finer
+        than accuracy where samples are few.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, pilot_, sigmoids_, ranks_
+        As for `SLTRClassifier`.
+    epsilon_, lambda_sparse_, lambda_low_, refine_, refine_rank_, refine_ridge_, \
+best_index_, best_score_, cv_results_
+        As for `SLTRRegressorCV`.
+    scale_ : array of shape (1 or n_classes,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 5, 4))
+    >>> y = np.where(X[:, :2, :2].sum(axis=(1, 2)) > 0, "up", "down")
+    >>> SLTRClassifierCV(refine=(None, "tucker")).fit(X, y).predict(X[:2]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        epsilons: str | Sequence[float] = "loo",
+        lambdas_sparse: str | Sequence[float] = LAMBDAS,
+        lambdas_low: str | Sequence[float] = LAMBDAS,
+        *,
+        refine: Sequence[str | None] = REFINEMENTS,
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        rule: str = "best",
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 5000,
+        n_jobs: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        self.epsilons = epsilons
+        self.lambdas_sparse = lambdas_sparse
+        self.lambdas_low = lambdas_low
+        self.refine = refine
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SLTRClassifierCV:
+        """Choose and fit; `groups` goes to the splitter."""
+        samples = check_samples(self, X, y, sample_weight, labels=True)
+        self.classes_, indicators = label_indicators(samples.y)
+        task = fitting_task(self, samples, as_array(indicators, samples.X))
+        folds = _folds(self, task, y, sample_weight, groups, classifier=True)
+        choice, fit = _tune(self, task, folds, self.classes_, sample_weight is not None)
+        set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
+        self.pilot_ = (
+            fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
+        )
+        self.scale_ = choice.scale
+        rows = np.concatenate([fold.rows for fold in folds])
+        self.sigmoids_ = fit_sigmoids(
+            np.concatenate(choice.held_out),
+            indicators[rows],
+            to_numpy(samples.weight)[rows],
+        )
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
+        return class_log_odds(linear_scores(self, X), self.sigmoids_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the labels of the largest log-odds, shape (n,)."""
+        check_is_fitted(self, "coef_")
+        return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return calibrated probabilities, shape (n, n_classes)."""
+        return probabilities(to_numpy(self.decision_function(X)))
+
+
+def _folds(
+    model: Any, task: Task, y: Any, sample_weight: Any, groups: Any, *, classifier: bool
+) -> list[Fold]:
+    found = splits(
+        model.cv,
+        np.asarray(to_numpy(task.samples.y)),
+        groups=groups,
+        classifier=classifier,
+    )
+    return [Fold.of(task, train, test) for train, test in found]
+
+
+def _tune(
+    model: Any,
+    task: Task,
+    folds: list[Fold],
+    classes: np.ndarray | None,
+    weighted: bool,
+) -> tuple[Choice, SubsetFit]:
+    """Choose a candidate, fit it on all samples, and record what was chosen."""
+    held = held_out_predictions(
+        task,
+        folds,
+        _epsilons(model, task),
+        _pairs(model),
+        check_refinements(model.refine),
+        measure=model.rule == "1se",
+        n_jobs=model.n_jobs,
+        progress=model.progress,
+    )
+    choice = choose(
+        task,
+        folds,
+        held,
+        scoring=model.scoring,
+        classes=classes,
+        rule=model.rule,
+        weighted=weighted,
+    )
+    fit = fit_subsets(task, all_of(task.samples), choice.candidate, choice.scale)
+    gap = to_numpy(fit.gap).max()
+    warn_unless_converged(to_numpy(fit.converged).all(), gap, task.settings.tol)
+    winner = choice.candidate
+    model.epsilon_, model.refine_ = winner.epsilon, winner.refine
+    model.lambda_sparse_, model.lambda_low_ = winner.lambda_sparse, winner.lambda_low
+    model.refine_rank_, model.refine_ridge_ = winner.rank, winner.ridge
+    model.dual_gap_, model.n_iter_ = float(gap), int(to_numpy(fit.n_iter).max())
+    model.cv_results_ = cv_table(candidate_columns(held.candidates), choice.scores)
+    model.best_index_ = choice.index
+    model.best_score_ = float(choice.scores[:, choice.index].mean())
+    return choice, fit
+
+
+def _epsilons(model: Any, task: Task) -> list[float]:
+    if isinstance(model.epsilons, str) and model.epsilons == "loo":
+        best = choose_epsilon(task.system, "loo", task.samples.X)
+        return [factor * best for factor in EPSILON_FACTORS]
+    return grid_values(model.epsilons, "epsilons", PAPER_EPSILONS)
+
+
+def _pairs(model: Any) -> list[tuple[float, float]]:
+    sparse = grid_values(model.lambdas_sparse, "lambdas_sparse", PAPER_LAMBDAS)
+    low = grid_values(model.lambdas_low, "lambdas_low", PAPER_LAMBDAS)
+    return list(product(sparse, low))

@@ -1,0 +1,174 @@
+"""Sparse Tucker regression with ranks and cardinality chosen by CV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from sltr._array import Array, array_namespace
+from sltr.models.linear import predict_linear
+from sltr.models.linear_cv import candidate_scores
+from sltr.models.selection import best_index, cv_table
+from sltr.models.tpgd import (
+    check_budget,
+    column_cardinalities,
+    set_tucker,
+    tucker_ranks,
+)
+from sltr.solvers.tpgd import largest_eigenvalue, tpgd
+from sltr.validation import Samples, centre, check_samples
+
+__all__ = ["TPGDRegressorCV"]
+
+Candidate = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class TPGDRegressorCV(RegressorMixin, BaseEstimator):
+    """Sparse Tucker regression (TPGD) tuned by cross-validation.
+
+    Parameters
+    ----------
+    ranks : sequence, default=(1, 2, 3)
+        Values of `ranks` to consider, as in :class:`TPGDRegressor`.
+    sparsities : sequence, default=(0.1, 0.25, 0.5, 1.0)
+        Values of `sparsity` to consider.
+    tol : float, default=1e-5
+    max_iter : int, default=1000
+    cv : int, splitter or iterable, default=5
+    scoring : str or callable, default=None
+        As in scikit-learn; None is R².
+    rule : {"best", "1se"}, default="best"
+        "1se": the fewest free parameters within one standard error of the best.
+    n_jobs : int, default=None
+        Folds fitted at the same time.
+    fit_intercept : bool, default=True
+    feature_shape : tuple of int, default=None
+        Folds flat rows into tensors of this shape.
+
+    Attributes
+    ----------
+    coef_, intercept_, core_, factors_, objective_path_, residual_, n_iter_, …
+        As in :class:`TPGDRegressor`, of the winner fitted to all samples.
+    ranks_, sparsity_ : tuple of int
+        The winner, one number for each mode.
+    best_score_ : float
+    cv_results_ : dict
+        scikit-learn's keys, one row for each candidate; settings that mean the
+        same for the shape of the samples are one candidate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((80, 6, 5))
+    >>> y = X[:, 2, 3] + X[:, 2, 4] + 0.1 * X[:, 0, 0]
+    >>> TPGDRegressorCV((1, 2), sparsities=(2, 5)).fit(X, y).sparsity_
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        ranks: Sequence = (1, 2, 3),
+        *,
+        sparsities: Sequence = (0.1, 0.25, 0.5, 1.0),
+        tol: float = 1e-5,
+        max_iter: int = 1000,
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        rule: str = "best",
+        n_jobs: int | None = None,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.ranks = ranks
+        self.sparsities = sparsities
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.n_jobs = n_jobs
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TPGDRegressorCV:
+        """Choose a candidate by cross-validation and fit it to all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n, p1, …, pM), or (n, P) with `feature_shape`
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            Used for fitting and for scoring.
+        """
+        samples = check_samples(self, X, y, sample_weight)
+        tol, max_iter = check_budget(self.tol, self.max_iter)
+        candidates = _candidates(self.ranks, self.sparsities, samples.shape)
+
+        def fit_all(part: Samples) -> tuple[Array, list[float]]:
+            centred = centre(part, self.fit_intercept)
+            xp = array_namespace(centred.A)
+            step = 1.0 / (largest_eigenvalue(centred.A) or 1.0)
+            coefs = [
+                tpgd(
+                    centred.A,
+                    centred.y,
+                    part.shape,
+                    *candidate,
+                    step=step,
+                    tol=tol,
+                    max_iter=max_iter,
+                ).coef
+                for candidate in candidates
+            ]
+            return xp.stack(coefs), [centred.intercept(coef) for coef in coefs]
+
+        scores = candidate_scores(self, samples, y, sample_weight, fit_all)
+        sizes = np.array([_n_parameters(*candidate) for candidate in candidates])
+        winner = best_index(scores, rule=self.rule, complexity=sizes)
+        self.ranks_, self.sparsity_ = candidates[winner]
+        centred = centre(samples, self.fit_intercept)
+        result = tpgd(
+            centred.A,
+            centred.y,
+            samples.shape,
+            self.ranks_,
+            self.sparsity_,
+            tol=tol,
+            max_iter=max_iter,
+        )
+        set_tucker(self, result, centred)
+        self.best_score_ = float(scores[:, winner].mean())
+        ranks, sparsity = zip(*candidates, strict=True)
+        self.cv_results_ = cv_table({"ranks": ranks, "sparsity": sparsity}, scores)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions, shape (n,)."""
+        return predict_linear(self, X)
+
+
+def _candidates(
+    ranks: Sequence, sparsities: Sequence, shape: tuple[int, ...]
+) -> list[Candidate]:
+    """Return all combinations, each meaning once, simplest first as given."""
+    grid = product(
+        [tucker_ranks(value, shape) for value in ranks],
+        [column_cardinalities(value, shape) for value in sparsities],
+    )
+    candidates = list(dict.fromkeys(grid))
+    if not candidates:
+        msg = (
+            f"ranks={ranks!r} and sparsities={sparsities!r} were given; expected at "
+            "least one value in each."
+        )
+        raise ValueError(msg)
+    return candidates
+
+
+def _n_parameters(ranks: tuple[int, ...], sparsity: tuple[int, ...]) -> int:
+    core = int(np.prod(ranks))
+    return core + sum(r * s for r, s in zip(ranks, sparsity, strict=True))

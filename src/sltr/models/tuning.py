@@ -1,0 +1,417 @@
+"""Tune SLTR: every candidate's held-out predictions from one Gram matrix.
+
+Plain candidates, their refits and their scale factors are fitted on all folds
+from the same preparation, and scored in one product. The stages are those of a
+single fit; only their batches are larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from sltr._array import (
+    Array,
+    array_namespace,
+    as_array,
+    is_numpy,
+    singular_values,
+    to_numpy,
+)
+from sltr.design import combine, inner
+from sltr.estimate import Settings, absolute_radii, estimate_path
+from sltr.models.candidates import Candidate, largest_rank, refined
+from sltr.refine import (
+    Refit,
+    feature_variance,
+    iterate_pilot,
+    low_rank_refits,
+    refit_on_support,
+    unfoldings,
+)
+from sltr.ridge import RidgeSystem
+from sltr.tensor import flatten, unfold
+from sltr.validation import Samples
+
+__all__ = [
+    "Fold",
+    "HeldOut",
+    "Task",
+    "held_out_predictions",
+    "low_rank_fits",
+    "sparse_fits",
+]
+
+# Where low-rank refits start: fractions that denoise the pilot but keep its terms.
+START_SPARSE, START_LOW = 0.3, 0.5
+# Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
+# iterate many at once, and the best one varies more than the radii do.
+THRESHOLDS = (0.7, 0.5, 0.36, 0.26, 0.18, 0.13)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What all fits share: samples, responses, the prepared ridge system."""
+
+    samples: Samples
+    Y: Array  # (n, K)
+    system: RidgeSystem
+    fit_intercept: bool
+    radius: str
+    settings: Settings
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A subset to train on and rows to predict; means of the training part."""
+
+    subset: Array  # (n,) bool
+    rows: np.ndarray
+    x_mean: Array  # (P,)
+    y_mean: np.ndarray  # (K,)
+
+    @staticmethod
+    def of(task: Task, train: np.ndarray, test: np.ndarray) -> Fold:
+        """Prepare a fold from its rows."""
+        samples = task.samples
+        xp = array_namespace(samples.X)
+        inside = np.zeros(samples.weight.shape[0], dtype=bool)
+        inside[train] = True
+        subset = as_array(inside, samples.X, dtype=xp.bool)
+        weight = xp.where(subset, samples.weight, 0.0)
+        share = (weight / xp.sum(weight))[None, :]
+        if not task.fit_intercept:
+            share = 0.0 * share
+        x_mean = combine(share, samples.flat)[0, ...]
+        return Fold(subset, np.asarray(test), x_mean, to_numpy(share @ task.Y)[0])
+
+    def centred_predictions(self, task: Task, coef: Array) -> np.ndarray:
+        """Return ⟨coef, x − mean⟩ for the fold's rows: (n_rows, k), coef (k, P)."""
+        xp = array_namespace(coef)
+        rows = as_array(self.rows, coef, dtype=xp.int64)
+        X = xp.take(task.samples.flat, rows, axis=0)
+        return to_numpy(inner(X, coef) - inner(self.x_mean[None, :], coef))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Predictions, centred, of a fold's rows: (n_rows, K) for each candidate."""
+
+    candidates: list[Candidate]
+    values: list[list[np.ndarray]]  # by candidate, then by fold
+    complexity: list[float]  # mean number of free parameters, relative to P
+
+
+Row = tuple[Candidate, int, np.ndarray, float]
+
+
+def held_out_predictions(
+    task: Task,
+    folds: Sequence[Fold],
+    epsilons: Sequence[float],
+    pairs: Sequence[tuple[float, float]],
+    refinements: Sequence[str | None],
+    *,
+    start: Candidate | None = None,
+    measure: bool = False,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> HeldOut:
+    """Fit all candidates on all folds and predict the rows left out.
+
+    Parameters
+    ----------
+    task : Task
+    folds : sequence of Fold
+    epsilons : sequence of float
+    pairs : sequence of (lambda_sparse, lambda_low)
+    refinements : sequence
+        Which of None, "scale", "tucker", "cp" and "sparse" to try.
+    start : Candidate, optional
+        Where refits start; by default the middle penalty and radii that denoise for
+        low-rank ones, and their own thresholds for sparse ones.
+    measure : bool
+        Whether to count the candidates' free parameters, for a rule that asks.
+    n_jobs : int, optional
+        Processes over folds and kinds of refits.
+    progress : callable, optional
+        Called with the number of stages done and their total.
+    """
+    subsets = array_namespace(task.Y).stack([fold.subset for fold in folds], axis=0)
+    penalties = as_array(list(epsilons), task.Y)
+    pilots = task.system.coefs(subsets, penalties)  # (F, E, K, P)
+    start_given = start is not None
+    if start is None:
+        middle = sorted(epsilons)[len(epsilons) // 2]
+        # Of absolute radii nothing is known beforehand but the grid's own middle.
+        radii = (START_SPARSE, START_LOW)
+        if task.radius == "absolute":
+            radii = pairs[len(pairs) // 2]
+        start = Candidate(middle, *radii)
+
+    jobs: list[Callable[[], list[Row]]] = []
+    if None in refinements or "scale" in refinements:
+        for f, fold in enumerate(folds):
+            grid = (list(epsilons), list(pairs))
+            jobs.append(_Plain(task, f, fold, pilots[f, ...], *grid, measure))
+    if "sparse" in refinements:
+        thresholds = list(THRESHOLDS)
+        if start_given or task.radius == "absolute":
+            thresholds = sorted({sparse for sparse, _ in pairs})
+        for f, fold in enumerate(folds):
+            jobs.append(_Sparse(task, f, fold, list(epsilons), thresholds))
+    for kind in ("tucker", "cp"):
+        if kind in refinements:
+            jobs.append(_LowRank(task, list(folds), kind, start))
+    found = _run(jobs, n_jobs if is_numpy(task.samples.X) else None, progress)
+    return _collected(found, len(folds), refinements)
+
+
+def _run(jobs: list, n_jobs: int | None, progress: Callable | None) -> Iterator[Row]:
+    results = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(job)() for job in jobs
+    )
+    for done, rows in enumerate(results, start=1):
+        yield from rows
+        if progress is not None:
+            progress(done, len(jobs))
+
+
+def _collected(
+    found: Iterator[Row],
+    n_folds: int,
+    refinements: Sequence[str | None],
+) -> HeldOut:
+    table: dict[Candidate, list] = {}
+    parameters: dict[Candidate, float] = {}
+    for candidate, f, values, n_free in found:
+        table.setdefault(candidate, [None] * n_folds)[f] = values
+        parameters[candidate] = parameters.get(candidate, 0.0) + n_free / n_folds
+    candidates = list(table)
+    if "scale" in refinements:
+        candidates += [
+            refined("scale", c, ())[0] for c in candidates if c.refine is None
+        ]
+    if None not in refinements:
+        candidates = [c for c in candidates if c.refine is not None]
+    # A scale factor is applied to the plain candidate's own predictions.
+    sources = [
+        replace(c, refine=None) if c.refine == "scale" else c for c in candidates
+    ]
+    return HeldOut(
+        candidates,
+        [table[source] for source in sources],
+        [parameters[source] for source in sources],
+    )
+
+
+def scale_factors(
+    predictions: Sequence[np.ndarray],
+    targets: Sequence[np.ndarray],
+    weights: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Return least-squares factors on held-out predictions, one per response (K,).
+
+    Predictions and targets are centred by their folds' training means, each of
+    shape (n_rows, K); a factor below zero says that nothing was found.
+    """
+    parts = list(zip(predictions, targets, weights, strict=True))
+    cross = np.sum([w @ (p * t) for p, t, w in parts], axis=0)
+    size = np.sum([w @ (p * p) for p, _, w in parts], axis=0)
+    factors = np.divide(cross, size, out=np.ones_like(size), where=size > 0)
+    return np.clip(factors, 0.0, None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plain:
+    """The paper's estimates on one fold, the whole grid for all its pilots."""
+
+    task: Task
+    place: int
+    fold: Fold
+    pilots: Array  # (E, K, P)
+    epsilons: list[float]
+    pairs: list[tuple[float, float]]
+    measure: bool
+
+    def __call__(self) -> list[Row]:
+        task = self.task
+        xp = array_namespace(self.pilots)
+        n_penalties, n_responses = self.pilots.shape[:2]
+        flat = xp.reshape(self.pilots, (-1, *task.samples.shape))
+        sparse, low = (
+            as_array(column, flat) for column in zip(*self.pairs, strict=True)
+        )
+        radii = absolute_radii(flat, sparse, low, task.radius)
+        rows = []
+        for places, found in estimate_path(flat, *radii, task.settings):
+            coef = xp.reshape(found.coef, (-1, self.pilots.shape[2]))
+            values = self.fold.centred_predictions(task, coef)
+            values = values.reshape(-1, n_penalties, n_responses, len(places))
+            free = _free_parameters(found.coef) if self.measure else 0.0 * found.gap
+            free = to_numpy(free).reshape(n_penalties, n_responses, len(places))
+            for e, epsilon in enumerate(self.epsilons):
+                for i, g in enumerate(places):
+                    candidate = Candidate(epsilon, *self.pairs[g])
+                    n_free = float(free[e, :, i].mean())
+                    rows.append((candidate, self.place, values[:, e, :, i], n_free))
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Sparse:
+    """The pilot iterated on one fold's residual, for all penalties and thresholds."""
+
+    task: Task
+    place: int
+    fold: Fold
+    epsilons: list[float]
+    radii: list[float]
+
+    def __call__(self) -> list[Row]:
+        rows = []
+        for epsilon in self.epsilons:
+            bases = [Candidate(epsilon, sparse, 0.0) for sparse in self.radii]
+            wanted = [refined("sparse", base, ()) for base in bases]
+            found = sparse_fits(self.task, self.fold.subset, wanted)
+            for candidates, coefs in zip(wanted, found, strict=True):
+                for candidate, coef in zip(candidates, coefs, strict=True):
+                    values = self.fold.centred_predictions(self.task, coef)
+                    n_free = float((to_numpy(coef) != 0).mean())
+                    rows.append((candidate, self.place, values, n_free))
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _LowRank:
+    """One kind of low-rank refit on all folds at once."""
+
+    task: Task
+    folds: list[Fold]
+    kind: str
+    start: Candidate
+
+    def __call__(self) -> list[Row]:
+        task = self.task
+        xp = array_namespace(task.Y)
+        subsets = xp.stack([fold.subset for fold in self.folds], axis=0)
+        rows = []
+        wanted = refined(self.kind, self.start, task.samples.shape)
+        fits = low_rank_fits(task, subsets, self.start, self.kind)
+        for candidate, refit in zip(wanted, fits, strict=True):
+            fitted = to_numpy(refit.fitted)
+            n_samples = fitted.shape[1]
+            fitted = fitted.reshape(len(self.folds), -1, n_samples)
+            shape = task.samples.shape
+            n_free = candidate.rank * sum(shape) / prod(shape)
+            for f, fold in enumerate(self.folds):
+                rows.append((candidate, f, fitted[f][:, fold.rows].T, n_free))
+        return rows
+
+
+def _free_parameters(coef: Array) -> Array:
+    """Count a coefficient's free parameters relative to P, (Q, g).
+
+    The fewer of its non-zero entries and of the rows its ranks need.
+    """
+    xp = array_namespace(coef)
+    shape = tuple(coef.shape[2:])
+    batch = xp.reshape(coef, (-1, *shape))
+    free = xp.mean(xp.astype(flatten(batch) != 0, coef.dtype), axis=1)
+    rows = 0.0 * free
+    for mode, size in enumerate(shape):
+        values = singular_values(unfold(batch, mode))
+        largest = xp.max(values, axis=1, keepdims=True)
+        kept = (values > 1e-3 * largest) & (values > 0)
+        rows = rows + size * xp.sum(xp.astype(kept, coef.dtype), axis=1)
+    return xp.reshape(xp.minimum(free, rows / prod(shape)), coef.shape[:2])
+
+
+def low_rank_fits(
+    task: Task, subsets: Array, start: Candidate, kind: str
+) -> Iterator[Refit]:
+    """Refit on several subsets; items of a batch are subsets × responses."""
+    xp = array_namespace(task.Y)
+    samples = task.samples
+    n_subsets, n_responses = subsets.shape[0], task.Y.shape[1]
+    penalty = as_array([start.epsilon], samples.X)
+    pilots = task.system.coefs(subsets, penalty)[:, 0, ...]
+    flat = xp.reshape(pilots, (-1, *samples.shape))
+    sparse, low = (
+        as_array([value], flat) for value in (start.lambda_sparse, start.lambda_low)
+    )
+    radii = absolute_radii(flat, sparse, low, task.radius)
+    [(_, found)] = estimate_path(flat, *radii, task.settings)
+    first = found.coef[:, 0, ...]
+    # A start that vanished has no components: the pilot's own take its place.
+    size = xp.max(xp.abs(first), axis=tuple(range(1, first.ndim)), keepdims=True)
+    first = xp.where(size > 0, first, flat)
+
+    weight = xp.where(subsets, samples.weight, 0.0)
+    variance = feature_variance(samples.flat, weight, task.fit_intercept)
+    each = [s for s in range(n_subsets) for _ in range(n_responses)]
+    items = as_array(each, samples.X, dtype=xp.int64)
+    resolvents = [
+        task.system.resolvent(subsets[s, :], max(start.epsilon, 1e-12))
+        for s in range(n_subsets)
+    ]
+
+    def pilot_of(residuals: Array) -> Array:
+        rows = [resolvents[s](residuals[i, :][:, None]) for i, s in enumerate(each)]
+        return xp.reshape(xp.concat(rows, axis=0), first.shape)
+
+    yield from low_rank_refits(
+        unfoldings(samples.X),
+        xp.concat([xp.matrix_transpose(task.Y)] * n_subsets, axis=0),
+        xp.take(weight, items, axis=0),
+        first,
+        pilot_of,
+        kind=kind,
+        largest_rank=largest_rank(kind, samples.shape),
+        variance=xp.take(variance, items, axis=0),
+        fit_intercept=task.fit_intercept,
+    )
+
+
+def sparse_fits(
+    task: Task, subset: Array, wanted: Sequence[Sequence[Candidate]]
+) -> list[list[Array]]:
+    """Return coefficients (K, P) for candidates grouped by their threshold.
+
+    All share one penalty; a group's candidates differ in the ridge on the support.
+    """
+    xp = array_namespace(task.Y)
+    samples = task.samples
+    epsilon = max(wanted[0][0].epsilon, 1e-12)
+    resolvent = task.system.resolvent(subset, epsilon)
+    weight = xp.where(subset, samples.weight, 0.0)
+    variance = float(
+        feature_variance(samples.flat, weight[None, :], task.fit_intercept)[0]
+    )
+    sparse = as_array([group[0].lambda_sparse for group in wanted], samples.X)
+    columns: list[list[list[Array]]] = [[[] for _ in group] for group in wanted]
+    for k in range(task.Y.shape[1]):
+        y = task.Y[:, k]
+        thresholds = sparse
+        if task.radius == "relative":
+            thresholds = sparse * xp.max(xp.abs(resolvent(y[:, None])))
+        found = iterate_pilot(resolvent, samples.flat, y, thresholds)
+        for g, group in enumerate(wanted):
+            for i, candidate in enumerate(group):
+                coef = found[g, :]
+                if candidate.ridge is not None:
+                    coef = refit_on_support(
+                        samples.flat,
+                        y,
+                        weight,
+                        coef,
+                        candidate.ridge,
+                        variance=variance,
+                        fit_intercept=task.fit_intercept,
+                    )
+                columns[g][i].append(coef)
+    return [[xp.stack(rows, axis=0) for rows in group] for group in columns]

@@ -1,0 +1,28 @@
+"""Figures of coefficients, tuning and predictions; matplotlib is needed to draw.
+
+Every function takes arrays or a fitted model, draws into axes or a figure that
+is given or made, and returns what it drew into. Maps of coefficients diverge
+from zero with symmetric limits; colours are safe for colour-blind readers.
+"""
+
+from sltr.plotting.coefficient import plot_coef, plot_overlay
+from sltr.plotting.convergence import plot_convergence
+from sltr.plotting.path import plot_path
+from sltr.plotting.prediction import plot_predictions, plot_roc
+from sltr.plotting.structure import plot_factors, plot_mode_importance, plot_spectrum
+from sltr.plotting.surface import plot_cv_surface
+from sltr.plotting.thumbnail import coef_thumbnail
+
+__all__ = [
+    "coef_thumbnail",
+    "plot_coef",
+    "plot_convergence",
+    "plot_cv_surface",
+    "plot_factors",
+    "plot_mode_importance",
+    "plot_overlay",
+    "plot_path",
+    "plot_predictions",
+    "plot_roc",
+    "plot_spectrum",
+]

@@ -1,0 +1,230 @@
+"""The coefficient itself: slices, montages, overlays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+
+from sltr._array import to_numpy
+from sltr.plotting.modes import Modes, coef_array, largest_modes, strongest_slice
+from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
+
+__all__ = ["plot_coef", "plot_overlay"]
+
+
+def plot_coef(
+    coef: Any,
+    *,
+    show: tuple[int | str, int | str] | None = None,
+    slices: Mapping[int | str, Any] | None = None,
+    max_slices: int = 12,
+    mode_names: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+    label: str = "coefficient",
+    target: int | None = None,
+    fig: Any = None,
+) -> Any:
+    """Draw a coefficient of any order.
+
+    Order 1 is a line, order 2 an image, order 3 a montage of slices, and order 4
+    or more a table of slices over two modes; modes beyond those stay at the slice
+    that holds most of the coefficient. Colours diverge from zero, and all slices
+    share one scale.
+
+    Parameters
+    ----------
+    coef : array of shape (p1, …, pM) or fitted model
+    show : pair of modes, optional
+        The rows and columns of each image; the two largest modes if not given.
+    slices : mapping from mode (number or name) to indices, optional
+        Which slices to draw; evenly spaced ones and the strongest if not given.
+    max_slices : int
+        The most slices drawn without `slices`.
+    mode_names, units : sequences of str, optional
+        One for each mode.
+    label : str
+        What the colours (or heights) are, with its unit.
+    target : int, optional
+        The class, for a model with one coefficient for each class.
+    fig : matplotlib figure or subfigure, optional
+
+    Returns
+    -------
+    matplotlib figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fig = plot_coef(np.eye(4), mode_names=("channel", "time"), units=("", "ms"))
+    >>> fig.axes[0].get_xlabel()
+    'time (ms)'
+    """
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.ndim, mode_names, units)
+    if coef.ndim == 1:
+        return _line(coef, modes, label, fig)
+    rows, columns = _shown(modes, show, coef.shape)
+    over = [m for m in range(coef.ndim) if m not in (rows, columns)]
+    chosen = _choose(coef, over, modes.indices(slices, coef.shape), max_slices)
+    panels = _panels(chosen, over)
+    grid = _grid(chosen, over)
+    first = np.moveaxis(coef, (rows, columns), (0, 1))
+    aspect = np.clip(coef.shape[rows] / coef.shape[columns], 0.4, 1.6)
+    width = 4.6 if not over else max(4.0, min(2.0 * grid[1], 11.0)) + 0.8
+    height = ((width - 1.6) / grid[1] * aspect + (0.25 if over else 0.0)) * grid[0]
+    fig = fig or new_figure(width, min(height + 0.7, 12.0))
+    axes = fig.subplots(*grid, squeeze=False)
+    limit = diverging_limit(coef)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_visible(False)
+    for ax, at in zip(axes.flat, panels, strict=False):
+        picture = image(ax, first[(slice(None), slice(None), *at)], limit)
+        if over:
+            ax.set_title(", ".join(map(modes.at, over[:2], at)), fontsize=9)
+        if len(panels) > 1:
+            ax.set(xticks=[], yticks=[])
+    if len(panels) > 1:
+        fig.supxlabel(modes.label(columns), fontsize=10)
+        fig.supylabel(modes.label(rows), fontsize=10)
+    else:
+        axes[0, 0].set(xlabel=modes.label(columns), ylabel=modes.label(rows))
+    fixed = [modes.at(m, chosen[m][0]) for m in over[2:]]
+    if fixed:
+        fig.suptitle("at " + ", ".join(fixed), fontsize=10)
+    fig.colorbar(picture, ax=axes, label=label, shrink=0.9, aspect=30)
+    return fig
+
+
+def plot_overlay(
+    coef: Any,
+    sample: Any,
+    *,
+    show: tuple[int | str, int | str] | None = None,
+    slices: Mapping[int | str, int] | None = None,
+    threshold: float = 0.1,
+    opacity: float = 0.85,
+    mode_names: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+    label: str = "coefficient",
+    target: int | None = None,
+    fig: Any = None,
+) -> Any:
+    """Draw one slice of a coefficient over the same slice of a sample.
+
+    Parameters
+    ----------
+    coef : array of shape (p1, …, pM) or fitted model
+    sample : array of shape (p1, …, pM)
+        A sample, or the mean of some: drawn in grey.
+    show : pair of modes, optional
+        Rows and columns; the two largest modes if not given.
+    slices : mapping from mode (number or name) to index, optional
+        Where the other modes are cut; the strongest slice if not given.
+    threshold : float
+        Coefficients of magnitude up to this fraction of the largest are left out.
+    opacity : float
+        Of the largest coefficients; smaller ones are more transparent.
+    mode_names, units, label, target, fig
+        As in `plot_coef`.
+
+    Returns
+    -------
+    matplotlib figure
+    """
+    coef, sample = coef_array(coef, target), np.asarray(to_numpy(sample), float)
+    if coef.shape != sample.shape or coef.ndim < 2:
+        msg = (
+            f"A coefficient of shape {coef.shape} and a sample of shape {sample.shape} "
+            "were given; expected the same shape, of two modes or more."
+        )
+        raise ValueError(msg)
+    modes = Modes.of(coef.ndim, mode_names, units)
+    rows, columns = _shown(modes, show, coef.shape)
+    over = [m for m in range(coef.ndim) if m not in (rows, columns)]
+    chosen = _choose(coef, over, modes.indices(slices, coef.shape), 1)
+    at = (slice(None), slice(None), *(chosen[m][0] for m in over))
+    top = np.moveaxis(coef, (rows, columns), (0, 1))[at]
+    limit = diverging_limit(coef)
+    share = np.abs(top) / limit
+    fig = fig or new_figure(5.2, 4.2)
+    ax = fig.add_subplot()
+    under = np.moveaxis(sample, (rows, columns), (0, 1))[at]
+    ax.imshow(under, cmap="gray", interpolation="nearest")
+    picture = image(ax, top, limit)
+    picture.set_alpha(np.where(share > threshold, opacity * np.sqrt(share), 0.0))
+    ax.set(xlabel=modes.label(columns), ylabel=modes.label(rows))
+    ax.set_title(", ".join(modes.at(m, chosen[m][0]) for m in over), fontsize=10)
+    # The bar is drawn from its own map: the picture's alpha has the image's shape.
+    from matplotlib.cm import ScalarMappable
+
+    bar = ScalarMappable(norm=picture.norm, cmap=picture.cmap)
+    fig.colorbar(bar, ax=ax, label=label, shrink=0.9)
+    return fig
+
+
+def _line(coef: np.ndarray, modes: Modes, label: str, fig: Any) -> Any:
+    fig = fig or new_figure(6.4, 3.0)
+    ax = tidy(fig.add_subplot())
+    ax.axhline(0.0, color="0.4", linewidth=0.8)
+    if coef.size <= 60:
+        ax.vlines(np.arange(coef.size), 0.0, coef, color=COLOURS[0], linewidth=1.4)
+        ax.plot(coef, "o", color=COLOURS[0], markersize=4)
+    else:
+        ax.plot(coef, color=COLOURS[0], linewidth=1.2)
+    ax.set(xlabel=modes.label(0), ylabel=label)
+    return fig
+
+
+def _shown(modes: Modes, show: Any, shape: Sequence[int]) -> tuple[int, int]:
+    if show is None:
+        return largest_modes(shape)
+    try:
+        rows, columns = map(modes.index, show)
+    except TypeError:
+        rows = columns = 0
+    if rows == columns:
+        msg = f"show={show!r} was given; expected two different modes."
+        raise ValueError(msg)
+    return rows, columns
+
+
+def _choose(
+    coef: np.ndarray, over: list[int], given: dict[int, Any], max_slices: int
+) -> dict[int, list[int]]:
+    """Return the slices to draw for each mode that is not shown."""
+    budget = max_slices if len(over) == 1 else max(1, int(sqrt(max_slices)) + 1)
+    chosen = {}
+    for place, mode in enumerate(over):
+        size = coef.shape[mode]
+        if mode in given:
+            chosen[mode] = given[mode]
+        elif place >= 2 or max_slices == 1:
+            chosen[mode] = [strongest_slice(coef, mode)]
+        else:
+            even = np.linspace(0, size - 1, min(size, budget)).round().astype(int)
+            strongest = strongest_slice(coef, mode)
+            even[np.argmin(np.abs(even - strongest))] = strongest
+            chosen[mode] = even.tolist()
+    return chosen
+
+
+def _panels(chosen: dict[int, list[int]], over: list[int]) -> list[tuple[int, ...]]:
+    """Return where each image is cut, row by row."""
+    cuts: list[tuple[int, ...]] = [()]
+    for place, mode in enumerate(over):
+        indices = chosen[mode] if place < 2 else chosen[mode][:1]
+        cuts = [(*cut, index) for cut in cuts for index in indices]
+    return cuts
+
+
+def _grid(chosen: dict[int, list[int]], over: list[int]) -> tuple[int, int]:
+    if not over:
+        return 1, 1
+    n_first = len(chosen[over[0]])
+    if len(over) > 1:
+        return n_first, len(chosen[over[1]])
+    rows = ceil(n_first / ceil(sqrt(1.5 * n_first)))
+    return rows, ceil(n_first / rows)

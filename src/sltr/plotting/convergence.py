@@ -1,0 +1,136 @@
+"""How far a solution can be trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sltr._array import to_numpy
+from sltr.plotting.style import COLOURS, new_axes, tidy
+
+__all__ = ["certified_value", "convergence_history", "plot_convergence"]
+
+# What fitted models call the measure they stop on, the most telling first.
+_HISTORIES = {
+    "gap_path_": "relative duality gap",
+    "residual_path_": "residual",
+    "objective_path_": "objective above its lowest",
+    "deviance_path_": "deviance above its lowest",
+}
+_LAST = {"dual_gap_": "relative duality gap", "residual_": "residual"}
+
+
+def convergence_history(model: Any) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return iterations, the measure at them, and the measure's name.
+
+    Parameters
+    ----------
+    model : array of shape (T,) or fitted model
+        A model that keeps only the last value yields a single point.
+
+    Examples
+    --------
+    >>> iterations, measure, name = convergence_history([1.0, 0.1, 0.01])
+    >>> iterations, name
+    (array([1, 2, 3]), 'gap')
+    """
+    for attribute, name in _HISTORIES.items():
+        if hasattr(model, attribute):
+            values = np.ravel(to_numpy(np.asarray(getattr(model, attribute), float)))
+            if "lowest" in name:
+                values = values - values.min()
+            return np.arange(1, values.size + 1), values, name
+    for attribute, name in _LAST.items():
+        if hasattr(model, attribute):
+            last = float(np.max(to_numpy(np.asarray(getattr(model, attribute)))))
+            n_iter = int(np.max(np.asarray(getattr(model, "n_iter_", 1))))
+            return np.array([n_iter]), np.array([last]), name
+    try:
+        values = np.ravel(np.asarray(model, dtype=float))
+    except (TypeError, ValueError):
+        msg = (
+            f"{type(model).__name__} was given; expected a history, or a fitted "
+            f"model with one of {', '.join([*_HISTORIES, *_LAST])}."
+        )
+        raise ValueError(msg) from None
+    return np.arange(1, values.size + 1), values, "gap"
+
+
+def certified_value(model: Any) -> tuple[float, str] | None:
+    """Return the last value of the measure a model's tolerance bounds, and its name.
+
+    None if the model keeps no such measure: how far an objective has fallen says
+    nothing about how far it could still fall.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> certified_value(SimpleNamespace(dual_gap_=2e-5))
+    (2e-05, 'relative duality gap')
+    >>> certified_value(SimpleNamespace(objective_path_=[2.0, 1.0]))
+    """
+    for attribute, name in _LAST.items():
+        if hasattr(model, attribute):
+            values = np.asarray(to_numpy(np.asarray(getattr(model, attribute))))
+            return float(np.max(values)), name
+    for attribute in ("gap_path_", "residual_path_"):
+        if hasattr(model, attribute):
+            return float(np.ravel(getattr(model, attribute))[-1]), _HISTORIES[attribute]
+    return None
+
+
+def plot_convergence(
+    model: Any, *, tol: float | None = None, name: str | None = None, ax: Any = None
+) -> Any:
+    """Draw the measure a solver stops on against its iterations.
+
+    Parameters
+    ----------
+    model : array of shape (T,) or fitted model
+    tol : float, optional
+        The tolerance asked for; the model's own if not given, where it bounds what
+        is drawn.
+    name : str, optional
+        What the measure is.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> ax = plot_convergence([1.0, 0.1, 0.01], tol=0.05)
+    >>> ax.get_yscale()
+    'log'
+    """
+    iterations, values, found = convergence_history(model)
+    if tol is None and "lowest" not in found:
+        tol = getattr(model, "tol", None)
+    ax = tidy(new_axes(ax))
+    positive = values > 0
+    style = "o-" if values.size <= 40 else "-"
+    ax.plot(iterations[positive], values[positive], style, color=COLOURS[0], ms=4)
+    if positive.any() or tol:
+        ax.set_yscale("log")
+    if tol:
+        ax.axhline(
+            tol, color=COLOURS[1], linestyle="--", linewidth=1.2, label="tolerance"
+        )
+        ax.legend(frameon=False)
+    if values.size == 1 and positive.all():
+        _frame_point(ax, int(iterations[0]), float(values[0]), tol or values[0])
+    if not positive.any():
+        ax.text(0.5, 0.5, "exactly zero", transform=ax.transAxes, ha="center")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set(xlabel="iteration", ylabel=name or found)
+    return ax
+
+
+def _frame_point(ax: Any, n_iter: int, value: float, tol: float) -> None:
+    """Give a single point a frame that can be read, and say its value."""
+    ax.set_xlim(0, 1.25 * n_iter + 1)
+    ax.set_ylim(min(value, tol) / 10, max(value, tol) * 10)
+    offset = {"xytext": (-8, -3), "textcoords": "offset points", "ha": "right"}
+    ax.annotate(f"{value:.2g} after {n_iter}", (n_iter, value), **offset)

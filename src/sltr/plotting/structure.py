@@ -1,0 +1,170 @@
+"""The structure of a coefficient: spectra, factors, where its weight lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sltr.plotting.modes import Modes, coef_array
+from sltr.plotting.style import COLOURS, MARKERS, new_axes, new_figure, tidy
+from sltr.tensor import numerical_ranks, unfold
+
+__all__ = ["mode_weights", "plot_factors", "plot_mode_importance", "plot_spectrum"]
+
+
+def plot_spectrum(
+    coef: Any,
+    *,
+    mode_names: Sequence[str] | None = None,
+    target: int | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draw the singular values of every unfolding, relative to the largest.
+
+    Parameters
+    ----------
+    coef : array of shape (p1, …, pM) or fitted model
+    mode_names : sequence of str, optional
+    target : int, optional
+        The class, for a model with one coefficient for each class.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ax = plot_spectrum(np.eye(3))
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['mode 0: rank 3 of 3', 'mode 1: rank 3 of 3']
+    """
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.ndim, mode_names)
+    ranks = numerical_ranks(coef)
+    ax = tidy(new_axes(ax))
+    floor = 1e-4
+    for mode in range(coef.ndim):
+        values = np.linalg.svd(unfold(coef[None], mode)[0], compute_uv=False)
+        share = np.maximum(values / (values[0] or 1.0), floor)
+        ax.plot(
+            np.arange(1, share.size + 1),
+            share,
+            marker=MARKERS[mode % len(MARKERS)],
+            markersize=4.5,
+            linewidth=1.2,
+            color=COLOURS[mode % len(COLOURS)],
+            label=f"{modes.names[mode]}: rank {ranks[mode]} of {coef.shape[mode]}",
+        )
+    ax.set_yscale("log")
+    ax.set_ylim(floor * 0.8, 1.5)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set(xlabel="number", ylabel="singular value / largest")
+    ax.legend(frameon=False, fontsize=9)
+    return ax
+
+
+def plot_factors(
+    coef: Any,
+    *,
+    n_factors: int = 2,
+    mode_names: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+    target: int | None = None,
+    fig: Any = None,
+) -> Any:
+    """Draw the leading left singular vectors of every unfolding, mode by mode.
+
+    The sign is chosen so that the largest entry of each vector is positive. The
+    legend says which share of ‖coef‖² a vector stands for.
+
+    Parameters
+    ----------
+    coef : array of shape (p1, …, pM) or fitted model
+    n_factors : int
+        The most vectors drawn for a mode.
+    mode_names, units : sequences of str, optional
+    target : int, optional
+        The class, for a model with one coefficient for each class.
+    fig : matplotlib figure or subfigure, optional
+
+    Returns
+    -------
+    matplotlib figure
+    """
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.ndim, mode_names, units)
+    fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 3.0)
+    axes = fig.subplots(1, coef.ndim, squeeze=False)[0]
+    for mode, ax in enumerate(axes):
+        left, values, _ = np.linalg.svd(unfold(coef[None], mode)[0], False)
+        total = float(np.sum(values**2)) or 1.0
+        tidy(ax).axhline(0.0, color="0.4", linewidth=0.8)
+        for k in range(min(n_factors, values.size)):
+            vector = left[:, k]
+            vector = vector * np.sign(vector[np.argmax(np.abs(vector))] or 1.0)
+            ax.plot(
+                vector,
+                color=COLOURS[k % len(COLOURS)],
+                linestyle=("-", "--", ":", "-.")[k % 4],
+                label=f"no. {k + 1}: {100 * values[k] ** 2 / total:.0f} %",
+            )
+        ax.set(xlabel=modes.label(mode))
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3}
+        ax.legend(frameon=False, fontsize=9, **place)
+    axes[0].set_ylabel("singular vector")
+    return fig
+
+
+def mode_weights(coef: np.ndarray) -> list[np.ndarray]:
+    """Return for every mode the share of ‖coef‖² that each slice holds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mode_weights(np.array([[3.0, 0.0], [0.0, 4.0]]))
+    [array([0.36, 0.64]), array([0.36, 0.64])]
+    """
+    squares = coef**2
+    total = float(squares.sum()) or 1.0
+    order = range(coef.ndim)
+    return [squares.sum(axis=tuple(k for k in order if k != m)) / total for m in order]
+
+
+def plot_mode_importance(
+    coef: Any,
+    *,
+    mode_names: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+    target: int | None = None,
+    fig: Any = None,
+) -> Any:
+    """Draw the share of ‖coef‖² that each slice of each mode holds.
+
+    Parameters
+    ----------
+    coef : array of shape (p1, …, pM) or fitted model
+    mode_names, units : sequences of str, optional
+    target : int, optional
+        The class, for a model with one coefficient for each class.
+    fig : matplotlib figure or subfigure, optional
+
+    Returns
+    -------
+    matplotlib figure
+    """
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.ndim, mode_names, units)
+    fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 2.8)
+    axes = fig.subplots(1, coef.ndim, squeeze=False)[0]
+    for mode, (ax, share) in enumerate(zip(axes, mode_weights(coef), strict=True)):
+        tidy(ax).bar(np.arange(share.size), 100 * share, 0.9, color=COLOURS[0])
+        ax.set(xlabel=modes.label(mode))
+        ax.set_xlim(-0.6, share.size - 0.4)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    axes[0].set_ylabel("share of ‖W‖² (%)")
+    return fig

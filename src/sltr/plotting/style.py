@@ -1,0 +1,64 @@
+"""Colours and axes that all figures share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "COLOURS",
+    "DIVERGING",
+    "MARKERS",
+    "SEQUENTIAL",
+    "diverging_limit",
+    "image",
+    "new_axes",
+    "new_figure",
+    "tidy",
+]
+
+# Okabe and Ito's palette: told apart with any kind of colour vision.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
+MARKERS = "osD^vPX"
+DIVERGING = "RdBu_r"
+SEQUENTIAL = "cividis"
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure whose parts do not overlap."""
+    import matplotlib.pyplot as plt
+
+    return plt.figure(figsize=(width, height), layout="constrained")
+
+
+def new_axes(ax: Any, width: float = 5.0, height: float = 3.6) -> Any:
+    """Return `ax`, or the axes of a new figure."""
+    return new_figure(width, height).add_subplot() if ax is None else ax
+
+
+def diverging_limit(values: np.ndarray) -> float:
+    """Return the largest magnitude, or 1 where all are zero."""
+    return float(np.max(np.abs(values))) or 1.0
+
+
+def image(ax: Any, matrix: np.ndarray, limit: float) -> Any:
+    """Draw a matrix about zero, rows downwards, and return the image."""
+    shape = matrix.shape
+    aspect = "equal" if max(shape) <= 6 * min(shape) else "auto"
+    return ax.imshow(
+        matrix,
+        cmap=DIVERGING,
+        vmin=-limit,
+        vmax=limit,
+        aspect=aspect,
+        interpolation="nearest",
+    )
+
+
+def tidy(ax: Any) -> Any:
+    """Take away the frame's top and right, add a light grid, and return `ax`."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax

@@ -1,0 +1,95 @@
+"""A small picture of a coefficient for notebooks, made without matplotlib."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+from sltr.plotting.modes import coef_array, largest_modes
+
+__all__ = ["RED_BLUE", "coef_thumbnail", "projection"]
+
+# ColorBrewer's RdBu, blue (negative) to red (positive).
+RED_BLUE = (
+    (5, 48, 97),
+    (33, 102, 172),
+    (67, 147, 195),
+    (146, 197, 222),
+    (209, 229, 240),
+    (247, 247, 247),
+    (253, 219, 199),
+    (244, 165, 130),
+    (214, 96, 77),
+    (178, 24, 43),
+    (103, 0, 31),
+)
+
+
+def projection(coef: np.ndarray) -> np.ndarray:
+    """Return a matrix over the two largest modes: the entry of largest magnitude.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> projection(np.array([[[1.0, -3.0]], [[2.0, 0.5]]]))
+    array([[ 1. , -3. ],
+           [ 2. ,  0.5]])
+    """
+    if coef.ndim == 1:
+        return coef[None, :]
+    rows, columns = largest_modes(coef.shape)
+    front = np.moveaxis(coef, (rows, columns), (0, 1))
+    flat = front.reshape(front.shape[0], front.shape[1], -1)
+    strongest = np.argmax(np.abs(flat), axis=2)
+    return np.take_along_axis(flat, strongest[..., None], axis=2)[..., 0]
+
+
+def coef_thumbnail(coef: Any, *, size: int = 96, target: int | None = None) -> str:
+    """Return a coefficient as a small PNG in a data URI, blue below zero, red above.
+
+    Of the modes that are not shown, the entry of largest magnitude counts.
+
+    Parameters
+    ----------
+    coef : array of shape (p1, …, pM) or fitted model
+    size : int
+        The longer side in pixels.
+    target : int, optional
+        The class, for a model with one coefficient for each class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> coef_thumbnail(np.eye(4))[:26]
+    'data:image/png;base64,iVBO'
+    """
+    matrix = projection(coef_array(coef, target))
+    scale = size / max(matrix.shape)
+    height, width = (max(8, round(scale * side)) for side in matrix.shape)
+    rows = np.arange(height) * matrix.shape[0] // height
+    columns = np.arange(width) * matrix.shape[1] // width
+    share = matrix[rows][:, columns] / (np.max(np.abs(matrix)) or 1.0)
+    place = (share + 1.0) / 2.0 * (len(RED_BLUE) - 1)
+    knots, table = np.arange(len(RED_BLUE)), np.array(RED_BLUE)
+    pixels = np.stack([np.interp(place, knots, table[:, c]) for c in range(3)], -1)
+    png = _png(pixels.round().astype(np.uint8))
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    height, width, _ = pixels.shape
+    # Each row starts with its filter type, 0: none.
+    rows = np.pad(pixels.reshape(height, -1), ((0, 0), (1, 0))).tobytes()
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )

@@ -1,0 +1,232 @@
+"""One self-contained HTML page about a fitted model.
+
+The page holds its data, style and script; it loads nothing. Text given by the
+user is escaped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sltr._array import to_numpy
+from sltr.persistence.files import write_atomically
+from sltr.plotting.modes import Modes, coef_array
+from sltr.plotting.thumbnail import coef_thumbnail
+from sltr.report.facts import model_facts, versions
+from sltr.report.methods import bibtex, method_name, method_text
+from sltr.report.payload import (
+    candidates_payload,
+    coefficient_payload,
+    convergence_payload,
+    outcome_payload,
+    path_payload,
+)
+from sltr.report.scores import Outcome, evaluate
+
+__all__ = ["report"]
+
+
+def report(
+    model: Any,
+    X: Any,
+    y: Any,
+    path: str | os.PathLike,
+    *,
+    X_test: Any = None,
+    y_test: Any = None,
+    title: str = "Tensor regression report",
+    description: str = "",
+    response: str = "response",
+    mode_names: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+    coef_path: tuple[Any, Any] | None = None,
+    path_name: str = "lambda_sparse",
+    seed: int | None = None,
+    n_bootstrap: int = 1000,
+) -> Path:
+    """Write one self-contained HTML page about a fitted model.
+
+    The page says what was fitted on what; shows scores with their uncertainty
+    beside the null model; lets the reader browse the coefficient slice by slice,
+    the cross-validation and the regularisation path; states the convergence
+    certificate; and holds a methods paragraph, references, versions and seed.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        With `coef_`; also a pipeline or a search that ends in one.
+    X, y : arrays of shapes (n, p1, …, pM) and (n,)
+        What the model was fitted on.
+    path : path-like
+        The file to write; an existing one is replaced.
+    X_test, y_test : arrays, optional
+        Samples the model has not seen. Without them, scores are of the training
+        samples, and the page says so.
+    title, description : str
+        Shown at the top.
+    response : str
+        The response's name, with its unit.
+    mode_names, units : sequences of str, optional
+        One for each mode.
+    coef_path : pair (values, coefficients), optional
+        A regularisation path: arrays of shapes (G,) and (G, p1, …, pM).
+    path_name : str
+        The hyper-parameter along the path.
+    seed : int, optional
+        The seed of the analysis, to be stated; the model's `random_state` if not
+        given.
+    n_bootstrap : int
+        Samples drawn for the scores' uncertainty.
+
+    Returns
+    -------
+    pathlib.Path
+        Where the page is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = np.arange(8.0).reshape(4, 2), np.arange(4.0)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> page = report(Ridge().fit(X, y), X, y, f"{folder.name}/report.html")
+    >>> page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    True
+    >>> folder.cleanup()
+    """
+    if (X_test is None) != (y_test is None):
+        msg = "Only one of X_test and y_test was given; expected both or neither."
+        raise ValueError(msg)
+    final = _final(model)
+    held_out = X_test is not None
+    outcome = evaluate(
+        model,
+        X_test if held_out else X,
+        y_test if held_out else y,
+        y,
+        n_bootstrap=n_bootstrap,
+    )
+    coefs, targets = _coefficients(final)
+    modes = Modes.of(coefs.ndim - 1, mode_names, units)
+    searched = model if hasattr(model, "cv_results_") else final
+    candidates = candidates_payload(searched, _scoring(searched, outcome))
+    convergence = convergence_payload(final)
+    chosen_value = getattr(final, f"{path_name}_", getattr(final, path_name, None))
+    data = {
+        "coef": coefficient_payload(
+            coefs, targets, _mean_sample(X, coefs.shape[1:]), modes
+        ),
+        "candidates": candidates,
+        "path": path_payload(coef_path, chosen_value, path_name),
+        "convergence": convergence,
+        "outcome": outcome_payload(outcome, response),
+    }
+    facts = model_facts(final, X, outcome, coefs, candidates, convergence, held_out)
+    class_name = type(final).__name__
+    page = _render(
+        title=title,
+        description=description,
+        response=response,
+        date=datetime.now().astimezone().strftime("%d %B %Y, %H:%M %Z"),
+        facts=facts,
+        method_name=method_name(class_name),
+        method=method_text(facts),
+        references=bibtex(class_name),
+        params=final.get_params(deep=False),
+        scores=outcome.scores,
+        held_out=held_out,
+        n_bootstrap=n_bootstrap,
+        convergence=convergence,
+        versions=versions(),
+        seed=getattr(final, "random_state", None) if seed is None else seed,
+        icon=coef_thumbnail(coefs[0], size=32),
+        data=data,
+    )
+    return write_atomically(Path(path), page.encode())
+
+
+def _final(model: Any) -> Any:
+    """Return the estimator that holds the coefficient."""
+    model = getattr(model, "best_estimator_", model)
+    final = model[-1] if hasattr(model, "steps") else model
+    if not hasattr(final, "coef_"):
+        msg = (
+            f"{type(final).__name__} has no coef_; expected a fitted linear model. "
+            "Call fit first."
+        )
+        raise ValueError(msg)
+    return final
+
+
+def _coefficients(model: Any) -> tuple[np.ndarray, list[str]]:
+    """Return coefficients (K, p1, …, pM) and the names of the K targets."""
+    shape = getattr(model, "shape_in_", None)
+    if shape is not None and np.ndim(to_numpy(model.coef_)) == len(shape) + 1:
+        n_targets = model.coef_.shape[0]
+        classes = getattr(model, "classes_", ())
+        named = len(classes) == n_targets
+        names = [str(classes[k]) if named else str(k) for k in range(n_targets)]
+        return np.stack([coef_array(model, k) for k in range(n_targets)]), names
+    return coef_array(model)[None], [""]
+
+
+def _mean_sample(X: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    X = X if hasattr(X, "mean") and hasattr(X, "shape") else np.asarray(X)
+    mean = np.asarray(to_numpy(X.mean(axis=0)), float)
+    return mean.reshape(shape) if mean.size == np.prod(shape) else None
+
+
+def _scoring(model: Any, outcome: Outcome) -> str:
+    scoring = getattr(model, "scoring", None)
+    if scoring is None:
+        return "R²" if outcome.classes is None else "accuracy"
+    return (
+        scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
+    )
+
+
+def _number(value: Any) -> str:
+    """Return a number with three digits, a typographic minus and no noise."""
+    if value is None or not np.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 1e6:
+        text = f"{value:.2e}"
+    elif size >= 1000:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:.3f}" if 1e-3 <= size < 1 else f"{value:#.3g}".rstrip(".")
+    return text.replace("-", "−")
+
+
+def _render(**context: Any) -> str:
+    try:
+        import jinja2
+    except ImportError as error:
+        msg = "The report needs jinja2: pip install 'sltr[report]'."
+        raise ImportError(msg) from error
+    folder = Path(__file__).parent
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = _number
+    return environment.get_template("template.html").render(
+        style=(folder / "style.css").read_text(encoding="utf-8"),
+        scripts=[
+            (folder / name).read_text(encoding="utf-8")
+            for name in ("charts.js", "browser.js", "explorers.js")
+        ],
+        **context,
+    )

@@ -1,0 +1,205 @@
+"""The numbers the page's script draws: small, plain, exact where it matters."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import confusion_matrix, roc_curve
+
+from sltr._array import to_numpy
+from sltr.plotting.candidates import chosen_candidate, cv_candidates, standard_errors
+from sltr.plotting.convergence import certified_value, convergence_history
+from sltr.plotting.modes import Modes, largest_modes, strongest_slice
+from sltr.plotting.path import check_path, strongest_entries
+from sltr.plotting.thumbnail import RED_BLUE, projection
+from sltr.report.scores import Outcome
+from sltr.tensor import numerical_ranks
+
+__all__ = [
+    "candidates_payload",
+    "coefficient_payload",
+    "convergence_payload",
+    "outcome_payload",
+    "path_payload",
+]
+
+# A page stays below 10 MB: 16 bits an entry for the coefficient, 8 for the sample.
+MAX_ENTRIES = 1_500_000
+MAX_POINTS = 2_000
+
+
+def coefficient_payload(
+    coefs: np.ndarray, targets: list[str], sample: np.ndarray | None, modes: Modes
+) -> dict[str, Any]:
+    """Return the coefficient for the slice browser.
+
+    Parameters
+    ----------
+    coefs : array of shape (K, p1, …, pM)
+        One coefficient for each target.
+    targets : list of K names
+    sample : array of shape (p1, …, pM) or None
+        What lies under the coefficient.
+    modes : Modes
+    """
+    full = coefs.shape[1:]
+    coefs, sample, steps = _shrink(coefs, sample)
+    shape = coefs.shape[1:]
+    limit = float(np.abs(coefs).max()) or 1.0
+    first = coefs[0]
+    rows, columns = largest_modes(shape) if len(shape) > 1 else (0, 0)
+    return {
+        "shape": list(shape),
+        "fullShape": list(full),
+        "steps": steps,
+        "names": list(modes.names),
+        "units": list(modes.units),
+        "targets": targets,
+        "limit": limit,
+        "data": _pack(np.round(coefs * (32767 / limit)).astype("<i2")),
+        "sample": None if sample is None else _pack(_grey(sample)),
+        "show": [rows, columns],
+        "at": [strongest_slice(first, m) for m in range(len(shape))],
+        "stops": [list(colour) for colour in RED_BLUE],
+    }
+
+
+def candidates_payload(model: Any, scoring: str) -> dict[str, Any] | None:
+    """Return the candidates of a cross-validation for the tuning explorer."""
+    if not hasattr(model, "cv_results_"):
+        return None
+    results = cv_candidates(model)
+    names = list(dict.fromkeys(name for row in results["params"] for name in row))
+    return {
+        "names": names,
+        "rows": [[_plain(row.get(n)) for n in names] for row in results["params"]],
+        "mean": _numbers(results["mean_test_score"]),
+        "error": _numbers(standard_errors(results)),
+        "chosen": chosen_candidate(model),
+        "nFolds": sum(key.startswith("split") for key in results),
+        "scoring": scoring,
+    }
+
+
+def path_payload(
+    coef_path: tuple[Any, Any] | None, chosen: Any, name: str
+) -> dict[str, Any] | None:
+    """Return a regularisation path: strong entries, counts, ranks, small pictures."""
+    if coef_path is None:
+        return None
+    values, coefs = check_path(*coef_path)
+    pictures = np.stack([projection(coef) for coef in coefs])
+    while pictures.shape[1] * pictures.shape[2] > 4096:
+        pictures = pictures[:, ::2, ::2]
+    limit = float(np.abs(pictures).max()) or 1.0
+    flat = coefs.reshape(len(coefs), -1)
+    entries = strongest_entries(coefs, 40)
+    return {
+        "name": name,
+        "values": _numbers(values),
+        "chosen": float(chosen) if isinstance(chosen, int | float) else None,
+        "traces": [_numbers(flat[:, entry]) for entry in entries],
+        "nonzero": np.count_nonzero(flat, axis=1).tolist(),
+        "ranks": [list(numerical_ranks(coef)) for coef in coefs],
+        "nEntries": int(flat.shape[1]),
+        "pictureShape": list(pictures.shape[1:]),
+        "pictures": _pack(np.round(pictures * (127 / limit)).astype("i1")),
+    }
+
+
+def convergence_payload(model: Any) -> dict[str, Any] | None:
+    """Return the certified value of a model, its tolerance, and its history."""
+    try:
+        iterations, values, history_name = convergence_history(model)
+    except ValueError:
+        return None
+    certified = certified_value(model)
+    tol = getattr(model, "tol", None)
+    known = certified is not None and isinstance(tol, int | float | np.number)
+    return {
+        "name": certified[1] if certified else "",
+        "value": _numbers([certified[0]])[0] if certified else None,
+        "tol": float(tol) if known and tol is not None else None,
+        "nIter": int(iterations[-1]),
+        "historyName": history_name,
+        "iterations": iterations.tolist(),
+        "values": _numbers(values),
+        "bounded": certified is not None and certified[1] == history_name,
+    }
+
+
+def outcome_payload(outcome: Outcome, label: str) -> dict[str, Any]:
+    """Return predictions, the ROC or the confusion matrix for the score charts."""
+    if outcome.classes is None:
+        step = max(1, -(-len(outcome.y) // MAX_POINTS))
+        return {
+            "kind": "regression",
+            "label": label,
+            "y": _numbers(outcome.y[::step]),
+            "predicted": _numbers(outcome.predicted[::step]),
+            "null": float(outcome.null),
+        }
+    counts = confusion_matrix(outcome.y, outcome.predicted, labels=outcome.classes)
+    found: dict[str, Any] = {
+        "kind": "classification",
+        "classes": [str(label) for label in outcome.classes],
+        "counts": counts.tolist(),
+    }
+    truth = outcome.y == outcome.classes[-1]
+    if outcome.decision is not None and truth.any() and not truth.all():
+        false_rate, true_rate, _ = roc_curve(truth, outcome.decision)
+        step = max(1, -(-len(false_rate) // MAX_POINTS))
+        found["roc"] = [
+            _numbers(np.append(rate[:-1:step], 1.0)) for rate in (false_rate, true_rate)
+        ]
+    return found
+
+
+def _shrink(
+    coefs: np.ndarray, sample: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None, list[int]]:
+    """Halve the largest mode until the page stays small; keep the stronger entry."""
+    steps = [1] * (coefs.ndim - 1)
+    while coefs.size > MAX_ENTRIES and max(coefs.shape[1:]) > 1:
+        mode = int(np.argmax(coefs.shape[1:]))
+        even, odd = _halves(coefs, mode + 1)
+        coefs = np.where(np.abs(odd) > np.abs(even), odd, even)
+        if sample is not None:
+            even, odd = _halves(sample, mode)
+            sample = (even + odd) / 2
+        steps[mode] *= 2
+    return coefs, sample, steps
+
+
+def _halves(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    size = array.shape[axis]
+    even = np.take(array, np.arange(0, size, 2), axis)
+    odd = np.take(array, np.minimum(np.arange(1, size + size % 2, 2), size - 1), axis)
+    return even, odd
+
+
+def _grey(sample: np.ndarray) -> np.ndarray:
+    """Return a sample as grey levels between its 1st and 99th percentile."""
+    low, high = np.percentile(sample, (1, 99))
+    scaled = (sample - low) / ((high - low) or 1.0)
+    return np.round(255 * np.clip(scaled, 0.0, 1.0)).astype("u1")
+
+
+def _pack(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def _numbers(values: Any) -> list[float | None]:
+    """Return numbers of seven digits; what JSON cannot hold becomes null."""
+    array = np.ravel(np.asarray(to_numpy(np.asarray(values)), float))
+    return [float(f"{v:.7g}") if np.isfinite(v) else None for v in array]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if np.isfinite(value) else str(value)
+    return value if type(value) is int else str(value)

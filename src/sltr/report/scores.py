@@ -1,0 +1,146 @@
+"""Scores of a fitted model with their uncertainty, beside the null model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from sltr._array import to_numpy
+from sltr.models.selection import fold_scores
+
+__all__ = ["Outcome", "Score", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One score, its bootstrap uncertainty, and what the null model reaches."""
+
+    name: str
+    value: float
+    error: float
+    low: float
+    high: float
+    null: float
+    higher_is_better: bool
+    beats_null: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Scores, and the responses and predictions they come from.
+
+    Attributes
+    ----------
+    scores : list of Score
+        The headline score first.
+    y, predicted : arrays of shape (n,)
+    decision : array of shape (n,) or None
+        Of a classifier with two classes: higher for the second class.
+    null : object
+        What the null model predicts: the training mean or the commonest class.
+    classes : array or None
+    """
+
+    scores: list[Score]
+    y: np.ndarray
+    predicted: np.ndarray
+    decision: np.ndarray | None
+    null: Any
+    classes: np.ndarray | None
+
+
+def evaluate(
+    model: Any, X: Any, y: Any, y_train: Any, *, n_bootstrap: int = 1000, seed: int = 0
+) -> Outcome:
+    """Score a fitted model on samples, with bootstrap errors and the null model.
+
+    Samples are drawn again with replacement; the model stays as it is. The
+    errors tell how much the score depends on these samples, not on the training.
+
+    Parameters
+    ----------
+    model : fitted regressor or classifier
+    X : array of shape (n, p1, …, pM)
+    y : array of shape (n,)
+    y_train : array
+        The responses the null model learns from.
+    n_bootstrap : int
+    seed : int
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = np.arange(12.0)[:, None], np.arange(12.0)
+    >>> outcome = evaluate(Ridge(1e-9).fit(X, y), X, y, y)
+    >>> [score.name for score in outcome.scores], round(outcome.scores[0].value, 6)
+    (['R²', 'RMSE', 'MAE'], 1.0)
+    """
+    y, y_train = _labels(y), _labels(y_train)
+    predicted = _labels(model.predict(X))
+    if is_classifier(model):
+        classes, counts = np.unique(y_train, return_counts=True)
+        null, decision = classes[np.argmax(counts)], _decision(model, X)
+        right = np.column_stack([predicted == y, null == y]).astype(float)
+        columns = [("accuracy", "accuracy", True, np.ones(len(y)), right)]
+        if decision is not None:
+            truth = (y == classes[1]).astype(float)
+            pair = np.column_stack([decision, np.zeros(len(y))])
+            columns.insert(0, ("ROC AUC", "roc_auc", True, truth, pair))
+    else:
+        classes, decision, null = None, None, float(np.mean(y_train.astype(float)))
+        y, predicted = y.astype(float), predicted.astype(float)
+        pair = np.column_stack([predicted, np.full(len(y), null)])
+        columns = [
+            ("R²", "r2", True, y, pair),
+            ("RMSE", "neg_root_mean_squared_error", False, y, pair),
+            ("MAE", "neg_mean_absolute_error", False, y, pair),
+        ]
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(len(y), size=(n_bootstrap, len(y)))
+    scores = [_score(*column, draws) for column in columns]
+    return Outcome(scores, y, predicted, decision, null, classes)
+
+
+def _score(
+    name: str,
+    scoring: str,
+    higher: bool,
+    truth: np.ndarray,
+    pair: np.ndarray,
+    draws: np.ndarray,
+) -> Score:
+    sign = 1.0 if higher else -1.0
+    value, null = fold_scores(scoring, truth, pair).round(12)
+    again = np.array([fold_scores(scoring, truth[d], pair[d]) for d in draws])
+    # A draw of one class alone has no ROC.
+    again = again[np.isfinite(again).all(axis=1)]
+    if len(again) < 2:
+        again = np.full((2, 2), np.nan)
+    low, high = np.sort(sign * np.percentile(again[:, 0], (2.5, 97.5)))
+    return Score(
+        name=name,
+        value=float(sign * value),
+        error=float(again[:, 0].std(ddof=1)),
+        low=float(low),
+        high=float(high),
+        null=float(sign * null),
+        higher_is_better=higher,
+        beats_null=float(np.mean(np.heaviside(np.diff(-again, axis=1), 0.0))),
+    )
+
+
+def _labels(y: Any) -> np.ndarray:
+    return np.ravel(to_numpy(y) if hasattr(y, "shape") else np.asarray(y))
+
+
+def _decision(model: Any, X: Any) -> np.ndarray | None:
+    if len(getattr(model, "classes_", ())) != 2:
+        return None
+    if hasattr(model, "decision_function"):
+        return np.ravel(to_numpy(model.decision_function(X))).astype(float)
+    if hasattr(model, "predict_proba"):
+        return to_numpy(model.predict_proba(X))[:, 1].astype(float)
+    return None

@@ -1,0 +1,389 @@
+"""The report's content: scores, words, packed data, escaping, size."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sltr.models.linear import linear_scores, predict_linear
+from sltr.models.selection import cv_table
+from sltr.plotting.modes import Modes
+from sltr.report import payload as payload_module
+from sltr.report import report
+from sltr.report.methods import _METHODS, _REFERENCES, bibtex, method_name
+from sltr.report.payload import coefficient_payload, path_payload
+from sltr.report.scores import evaluate
+from sltr.validation import check_samples
+
+pytest.importorskip("jinja2")
+
+
+class TunedRegressor(RegressorMixin, BaseEstimator):
+    """Ridge on the flattened tensor, with the fitted attributes of a CV model."""
+
+    def __init__(self, tol=1e-4, random_state=3):
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        samples = check_samples(self, X, y)
+        ridge = Ridge(10.0).fit(samples.flat, samples.y)
+        self.coef_ = ridge.coef_.reshape(samples.shape)
+        self.intercept_ = ridge.intercept_
+        self.dual_gap_, self.n_iter_ = 3e-5, 17
+        grid = [(a, b) for a in (0.0, 0.1, 0.5) for b in (0.2, 0.7)]
+        params = {"lambda_sparse": [g[0] for g in grid]}
+        params["lambda_low"] = [g[1] for g in grid]
+        self.cv_results_ = cv_table(params, np.arange(18.0).reshape(3, 6) / 20)
+        self.lambda_sparse_, self.lambda_low_ = 0.1, 0.7
+        return self
+
+    def predict(self, X):
+        return predict_linear(self, X)
+
+
+class ManyClasses(ClassifierMixin, BaseEstimator):
+    """One coefficient for each class: the class's mean."""
+
+    def fit(self, X, y):
+        samples = check_samples(self, X, y, labels=True)
+        self.classes_ = np.unique(y)
+        self.coef_ = np.stack([samples.X[y == c].mean(axis=0) for c in self.classes_])
+        self.intercept_ = np.zeros(len(self.classes_))
+        return self
+
+    def predict(self, X):
+        return self.classes_[np.argmax(linear_scores(self, X), axis=1)]
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6, 5, 4))
+    y = X[:, 0, 0, 0] - 2 * X[:, 1, 1, 1] + 0.1 * rng.standard_normal(60)
+    return X, y
+
+
+class _Page(HTMLParser):
+    """The text, tags and addresses of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.addresses, self.words, self.blocks = [], [], [], {}
+        self._block = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.tags.append(tag)
+        self.addresses += [v for k, v in found.items() if k in ("src", "href")]
+        self._block = found.get("id", "code") if tag in ("script", "style") else None
+
+    def handle_endtag(self, tag):
+        self._block = None
+
+    def handle_data(self, text):
+        if self._block:
+            self.blocks[self._block] = text
+        else:
+            self.words.append(text)
+
+    @property
+    def data(self):
+        return json.loads(self.blocks["data"])
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def _page(path):
+    return _Page(path.read_text(encoding="utf-8"))
+
+
+def test_page_says_what_was_fitted_and_how_well(data, tmp_path):
+    X, y = data
+    model = TunedRegressor().fit(X[:40], y[:40])
+    page = _page(
+        report(
+            model,
+            X[:40],
+            y[:40],
+            tmp_path / "r.html",
+            X_test=X[40:],
+            y_test=y[40:],
+            title="Ages & clips",
+            response="age (years)",
+            mode_names=("row", "column", "frame"),
+        )
+    )
+    expected = r2_score(y[40:], model.predict(X[40:]))
+    for words in (
+        "Ages & clips",
+        "On 20 samples the model has not seen",
+        f"{expected:.3f}",
+        "TunedRegressor",
+        "40 of shape 6 × 5 × 4",
+        "lambda_low = 0.7",
+        "relative duality gap of 3.0e-05 (tolerance 1e-04)",
+        "3-fold cross-validation over 6 candidates",
+        "Computations used sltr",
+        "3; bootstrap: 0",
+    ):
+        assert words in page.text, words
+    assert page.data["coef"]["names"] == ["row", "column", "frame"]
+    assert page.data["candidates"]["chosen"] == 3
+    assert "training samples: they flatter" not in page.text
+
+
+def test_training_scores_are_called_so(data, tmp_path):
+    X, y = data
+    page = _page(
+        report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
+    )
+    assert "they flatter the model" in page.text
+    assert "On the training samples (not an estimate" in page.text
+
+
+EVIL = "</script><script>evil = 1</script><img src=x onerror=alert(1)>'\"&{{7*7}}"
+
+
+def test_user_text_is_escaped_everywhere(data, tmp_path):
+    X, y = data
+    labels = np.where(y > 0, EVIL, "plain")
+    plain = _page(
+        report(
+            LogisticRegression().fit(X[:, 0, 0], y > 0),
+            X[:, 0, 0],
+            y > 0,
+            tmp_path / "plain.html",
+        )
+    )
+    page = _page(
+        report(
+            LogisticRegression().fit(X[:, 0, 0], labels),
+            X[:, 0, 0],
+            labels,
+            tmp_path / "r.html",
+            title=EVIL,
+            description=EVIL,
+            response=EVIL,
+            mode_names=[EVIL, EVIL],
+            units=[EVIL, EVIL],
+            n_bootstrap=9,
+        )
+    )
+    assert page.tags.count("script") == plain.tags.count("script")
+    assert "img" not in page.tags
+    assert EVIL in page.text
+    assert EVIL in page.data["outcome"]["classes"]
+
+
+def test_page_loads_nothing(data, tmp_path):
+    X, y = data
+    path = report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
+    page = _page(path)
+    assert all(a.startswith(("#", "data:image/png")) for a in page.addresses)
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"https?://|url\(|@import|fetch\(|XMLHttpRequest", text)
+    assert "default-src 'none'" in text
+
+
+def test_page_for_64_cubed_stays_small(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((5, 64, 64, 64)).astype(np.float32), np.arange(5.0)
+    model = TunedRegressor().fit(X[:, :2, :2, :2], y)
+    model.coef_, model.shape_in_ = X[0], (64, 64, 64)
+    model.n_features_in_ = 64
+    path = report(model, X, y, tmp_path / "r.html", n_bootstrap=5)
+    assert path.stat().st_size < 2_000_000
+
+
+def test_regression_scores_agree_with_scikit_learn(data):
+    X, y = data
+    model = TunedRegressor().fit(X[:40], y[:40])
+    outcome = evaluate(model, X[40:], y[40:], y[:40], n_bootstrap=200)
+    r2, rmse, mae = outcome.scores
+    predicted = model.predict(X[40:])
+    assert np.isclose(r2.value, r2_score(y[40:], predicted))
+    assert np.isclose(rmse.value, np.sqrt(np.mean((y[40:] - predicted) ** 2)))
+    assert np.isclose(mae.value, mean_absolute_error(y[40:], predicted))
+    null = np.full(20, y[:40].mean())
+    assert np.isclose(r2.null, r2_score(y[40:], null))
+    assert np.isclose(mae.null, mean_absolute_error(y[40:], null))
+    for score in outcome.scores:
+        assert score.low < score.value < score.high
+        assert 0 < score.error < score.high - score.low
+
+
+def test_bootstrap_error_is_that_of_the_mean():
+    rng = np.random.default_rng(1)
+    y = np.array(["a", "b"])[(rng.random(400) < 0.3).astype(int)]
+    X = np.zeros((400, 2))
+    model = LogisticRegression().fit(X, y)
+    outcome = evaluate(model, X, y, y)
+    accuracy = outcome.scores[-1]
+    share = accuracy_score(y, model.predict(X))
+    assert np.isclose(accuracy.value, share)
+    assert np.isclose(accuracy.error, np.sqrt(share * (1 - share) / 400), rtol=0.1)
+    assert accuracy.value == accuracy.null
+    assert accuracy.beats_null == 0.0
+
+
+def test_classifier_scores_agree_with_scikit_learn(data):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model = LogisticRegression().fit(X[:40], y[:40])
+    auc, accuracy = evaluate(model, X[40:], y[40:], y[:40], n_bootstrap=50).scores
+    score = model.decision_function(X[40:])
+    assert np.isclose(auc.value, roc_auc_score(y[40:], score))
+    assert auc.null == 0.5
+    assert np.isclose(accuracy.value, accuracy_score(y[40:], model.predict(X[40:])))
+
+
+def test_one_class_alone_has_no_roc(data, tmp_path):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model, only = LogisticRegression().fit(X, y), y == "yes"
+    auc = evaluate(model, X[only], y[only], y, n_bootstrap=20).scores[0]
+    assert np.isnan(auc.value)
+    page = _page(
+        report(
+            model,
+            X,
+            y,
+            tmp_path / "r.html",
+            X_test=X[only],
+            y_test=y[only],
+            n_bootstrap=20,
+        )
+    )
+    assert "roc" not in page.data["outcome"]
+
+
+def test_many_classes_have_a_coefficient_each(data, tmp_path):
+    X = data[0]
+    y = np.array(["a", "b", "c"])[np.digitize(data[1], [-1, 1])]
+    model = ManyClasses().fit(X, y)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=20))
+    assert page.data["coef"]["targets"] == ["a", "b", "c"]
+    counts = np.array(page.data["outcome"]["counts"])
+    assert counts.sum() == 60
+    assert np.trace(counts) == np.sum(model.predict(X) == y)
+
+
+def test_pipelines_and_searches_are_looked_into(data, tmp_path):
+    X, y = data[0].reshape(60, -1), data[1]
+    pipeline = make_pipeline(StandardScaler(), Ridge())
+    grid = {"ridge__alpha": [0.1, 1.0, 10.0]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
+    page = _page(report(search, X, y, tmp_path / "r.html", n_bootstrap=20))
+    assert page.data["candidates"]["names"] == ["ridge__alpha"]
+    assert page.data["candidates"]["chosen"] == search.best_index_
+    assert "We fitted Ridge to 60 samples" in page.text
+
+
+def test_method_states_settings_that_were_not_tuned(data, tmp_path):
+    X, y = data[0].reshape(60, -1), data[1]
+    model = Ridge(alpha=2.5).fit(X, y)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    assert "Hyper-parameters were set to alpha = 2.5." in page.text
+    assert "cross-validation" not in page.text
+
+
+def _unpack(text, dtype, shape):
+    return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
+
+
+def test_packed_coefficient_is_right_to_a_sixteenth_bit():
+    rng = np.random.default_rng(0)
+    coefs = rng.standard_normal((2, 5, 4, 3)) * (rng.random((2, 5, 4, 3)) < 0.5)
+    payload = coefficient_payload(coefs, ["a", "b"], coefs[0], Modes.of(3))
+    drawn = _unpack(payload["data"], "<i2", coefs.shape) / 32767 * payload["limit"]
+    assert np.max(np.abs(drawn - coefs)) <= payload["limit"] / 32767
+    assert np.array_equal(drawn == 0, coefs == 0)
+    grey = _unpack(payload["sample"], "u1", (5, 4, 3))
+    assert (grey.min(), grey.max()) == (0, 255)
+
+
+def test_large_coefficients_are_shown_at_reduced_resolution(monkeypatch):
+    monkeypatch.setattr(payload_module, "MAX_ENTRIES", 100)
+    coef = np.zeros((1, 15, 20))
+    coef[0, 14, 7] = -3.0
+    payload = coefficient_payload(coef, [""], None, Modes.of(2))
+    assert payload["shape"] == [8, 10]
+    assert payload["steps"] == [2, 2]
+    drawn = _unpack(payload["data"], "<i2", (8, 10))
+    assert np.argwhere(drawn).tolist() == [[7, 3]]
+
+
+def test_path_holds_counts_ranks_and_pictures():
+    coefs = np.stack([np.eye(3), np.zeros((3, 3))])
+    path = path_payload(([0.5, 0.1], coefs), 0.4, "lambda_low")
+    assert path["values"] == [0.1, 0.5]
+    assert path["nonzero"] == [0, 3]
+    assert path["ranks"] == [[0, 0], [3, 3]]
+    pictures = _unpack(path["pictures"], "i1", (2, 3, 3))
+    assert np.array_equal(pictures[1], 127 * np.eye(3))
+    assert len(path["traces"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "tol", "words"),
+    [
+        ({"dual_gap_": np.array([1e-5, 2e-3])}, 1e-4, "The tolerance was not reached"),
+        ({"dual_gap_": 1e-5}, None, "at a relative duality gap of 1.0e-05."),
+        (
+            {"residual_": 2e-5, "objective_path_": [2.0, 1.0]},
+            1e-4,
+            "a residual of 2.0e",
+        ),
+        ({"deviance_path_": [2.0, 1.0]}, 1e-4, "no certificate of optimality"),
+    ],
+)
+def test_certificate_claims_only_what_is_known(data, tmp_path, state, tol, words):
+    X, y = data
+    model = TunedRegressor(tol=tol).fit(X, y)
+    del model.dual_gap_
+    vars(model).update(state)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    assert words in page.text
+    assert ("✓" in page.text) == ("residual_" in state)
+
+
+def test_every_method_has_references_that_exist():
+    for prefix, (name, keys) in _METHODS.items():
+        assert method_name(prefix + "RegressorCV") == name
+        for key in keys:
+            assert f"{{{key}," in bibtex(prefix)
+    for key, entry in _REFERENCES.items():
+        assert re.match(rf"@\w+\{{{key},", entry)
+        assert entry.count("{") == entry.count("}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X_test": np.zeros((3, 6, 5, 4))}, "Only one of X_test and y_test"),
+        ({"mode_names": ("a",)}, "expected one for each of 3"),
+        ({"coef_path": ([1.0], np.zeros((2, 3)))}, r"expected \(G,\) and"),
+    ],
+)
+def test_bad_input_is_explained_and_writes_nothing(data, tmp_path, change, message):
+    X, y = data
+    model = TunedRegressor().fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        report(model, X, y, tmp_path / "r.html", n_bootstrap=2, **change)
+    assert not list(tmp_path.iterdir())
+
+
+def test_unfitted_models_are_refused(data, tmp_path):
+    with pytest.raises(ValueError, match="has no coef_; expected a fitted linear"):
+        report(Ridge(), *data, tmp_path / "r.html")
