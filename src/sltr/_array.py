@@ -27,6 +27,7 @@ __all__ = [
     "eigvalsh",
     "explained_memory",
     "free_entries",
+    "has_real_numbers",
     "is_array_api",
     "is_numpy",
     "materialise",
@@ -96,6 +97,15 @@ def as_array(values: Any, like: Array, *, dtype: Any = None) -> Array:
         if not is_numpy(like):
             values = xp.asarray(values.tolist(), dtype=dtype, device=device(like))
     return xp.asarray(values, dtype=dtype, device=device(like))
+
+
+def has_real_numbers(x: Array) -> bool:
+    """Say whether `x` holds truth values, whole or real numbers."""
+    if is_numpy(x):
+        return x.dtype.kind in "biuf"
+    return bool(
+        array_namespace(x).isdtype(x.dtype, ("bool", "real floating", "integral"))
+    )
 
 
 def real_dtype(x: Array) -> Any:

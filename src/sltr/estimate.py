@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
+from numbers import Integral
 
 from joblib import effective_n_jobs
 
@@ -20,15 +21,18 @@ from sltr._array import (
     array_namespace,
     as_array,
     free_entries,
+    has_real_numbers,
+    is_array_api,
     is_numpy,
     one_blas_thread,
+    real_dtype,
     spectral_norm,
     to_python,
 )
 from sltr.solvers.batch import batch
 from sltr.solvers.chain import chain
 from sltr.solvers.ppxa import solve_by_ppxa
-from sltr.solvers.problem import Problem
+from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result, joined
 from sltr.tensor import fold, unfold
 
@@ -83,7 +87,7 @@ class Settings:
             _check_pair(self.weights)
         if not 0 < self.tol < 1:
             _refuse("tol", self.tol, "a number between 0 and 1")
-        if not isinstance(self.max_iter, int) or self.max_iter < 1:
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             _refuse("max_iter", self.max_iter, "a whole number of at least 1")
 
 
@@ -140,8 +144,9 @@ def estimate(
            [0., 1., 0.],
            [0., 0., 0.]])
     """
-    xp = array_namespace(pilot)
     settings = Settings(coupling, weights, solver, tol, max_iter, n_jobs)
+    pilot = _checked_pilot(pilot)
+    xp = array_namespace(pilot)
     single = _is_scalar(lambda_sparse) and _is_scalar(lambda_low)
     sparse, low = _equal_lengths(lambda_sparse, lambda_low, pilot)
     low = xp.stack([low] * pilot.ndim, axis=1)
@@ -184,7 +189,9 @@ def estimate_path(
     """
     chunks = _chunks(pilots, sparse_radius, low_radius)
     mode_jobs, term_jobs = _job_counts(settings.n_jobs)
-    blocks = _COUPLINGS[settings.coupling](pilots, sparse_radius, low_radius)
+    scale = _power_of_two(pilots)
+    scaled = pilots / spread_over(scale, pilots)
+    blocks = _COUPLINGS[settings.coupling](scaled, scale, sparse_radius, low_radius)
     with _threads(mode_jobs) as run, _threads(term_jobs) as run_terms:
         streams = [_streams(block, chunks, settings, run_terms) for block in blocks]
         every = [stream for group in streams for stream in group]
@@ -192,7 +199,18 @@ def estimate_path(
             with one_blas_thread():
                 results = iter(list(run(next, every)))
             found = [joined([next(results) for _ in group]) for group in streams]
-            yield chunk, _average(found, blocks, pilots, len(chunk))
+            yield chunk, _average(found, blocks, pilots, scale, len(chunk))
+
+
+def _power_of_two(pilots: Array) -> Array:
+    """Return each pilot's size as a power of two, (Q,): to divide by it is exact.
+
+    The solvers square their numbers, which must neither vanish nor overflow.
+    """
+    xp = array_namespace(pilots)
+    largest = xp.max(xp.abs(pilots), axis=tuple(range(1, pilots.ndim)))
+    largest = xp.where(largest > 0, largest, 1.0)
+    return 2.0 ** xp.floor(xp.log2(largest))
 
 
 def absolute_radii(
@@ -237,7 +255,8 @@ class _Block:
 
     members: tuple[int, ...]
     modes: tuple[int, ...]
-    pilots: Array
+    pilots: Array  # divided by `scale`, which the radii are not
+    scale: Array
     sparse_radius: Array
     low_radius: Array
 
@@ -253,7 +272,7 @@ class _Block:
 
 
 def _mode_blocks(
-    pilots: Array, sparse_radius: Array, low_radius: Array
+    pilots: Array, scale: Array, sparse_radius: Array, low_radius: Array
 ) -> list[_Block]:
     """Pose one matrix problem for each mode, those of equal shape in one block."""
     xp = array_namespace(pilots)
@@ -268,6 +287,7 @@ def _mode_blocks(
             tuple(members),
             (0,),
             xp.concat([unfold(pilots, mode) for mode in members], axis=0),
+            xp.concat([scale] * len(members), axis=0),
             xp.concat([sparse_radius] * len(members), axis=0),
             xp.concat([low_radius[:, :, m : m + 1] for m in members], axis=0),
         )
@@ -276,10 +296,10 @@ def _mode_blocks(
 
 
 def _joint_block(
-    pilots: Array, sparse_radius: Array, low_radius: Array
+    pilots: Array, scale: Array, sparse_radius: Array, low_radius: Array
 ) -> list[_Block]:
     modes = tuple(range(pilots.ndim - 1))
-    return [_Block((), modes, pilots, sparse_radius, low_radius)]
+    return [_Block((), modes, pilots, scale, sparse_radius, low_radius)]
 
 
 _COUPLINGS = {"average": _mode_blocks, "joint": _joint_block}
@@ -292,13 +312,18 @@ def _streams(
     """Return iterators over the chunks' results: one per pilot, or one for all."""
     xp = array_namespace(block.pilots)
     alpha, beta = _weights(block.sparse_radius, block.low_radius, settings.weights)
+    # Wider than any pilot of this scale can need; also, the quotient stays finite.
+    scale = block.scale[:, None]
+    widest = 4.0 * prod(block.pilots.shape[1:]) * scale
+    sparse = xp.minimum(block.sparse_radius, widest) / scale
+    low = xp.minimum(block.low_radius, widest[:, :, None]) / scale[:, :, None]
     n_modes = len(block.modes)
 
     def posed(q: slice) -> Problem:
         return Problem(
             block.pilots[q, ...],
-            xp.reshape(block.sparse_radius[q, ...], (-1,)),
-            xp.reshape(block.low_radius[q, ...], (-1, n_modes)),
+            xp.reshape(sparse[q, ...], (-1,)),
+            xp.reshape(low[q, ...], (-1, n_modes)),
             xp.reshape(alpha[q, ...], (-1,)),
             xp.reshape(beta[q, ...], (-1, n_modes)),
             block.modes,
@@ -344,7 +369,7 @@ def _weights(
     """Return α of shape (Q, G) and β of shape (Q, G, K); β is shared by K modes."""
     xp = array_namespace(sparse_radius)
     n_modes = low_radius.shape[2]
-    if weights == "radius":
+    if isinstance(weights, str) and weights == "radius":
         total = sparse_radius + xp.mean(low_radius, axis=2)
         total = xp.where(total > 0, total, 1.0)
         alpha = xp.where(sparse_radius > 0, 2.0 * sparse_radius / total, 1.0)
@@ -357,7 +382,11 @@ def _weights(
 
 
 def _average(
-    results: list[Result], blocks: list[_Block], pilots: Array, n_places: int
+    results: list[Result],
+    blocks: list[_Block],
+    pilots: Array,
+    scale: Array,
+    n_places: int,
 ) -> Estimate:
     """Fold the answers of all blocks and average them; certificates: the worst."""
     xp = array_namespace(pilots)
@@ -373,8 +402,9 @@ def _average(
         values = xp.concat([getattr(result, name) for result in results], axis=0)
         return xp.reshape(values, (-1, n_pilots, n_places))
 
+    coef = xp.reshape(coef, (n_pilots, n_places, *shape))
     return Estimate(
-        xp.reshape(coef, (n_pilots, n_places, *shape)),
+        coef * spread_over(scale, coef),
         xp.max(rows("residual"), axis=0),
         xp.max(rows("n_iter"), axis=0),
         xp.all(rows("converged"), axis=0),
@@ -435,6 +465,21 @@ def _equal_lengths(sparse, low, pilot: Array) -> tuple[Array, Array]:
         )
     zeros = as_array([0.0] * length, pilot)
     return columns[0] + zeros, columns[1] + zeros
+
+
+def _checked_pilot(pilot: Array) -> Array:
+    """Return the pilot in floating point, or say what is wrong with it."""
+    expected = "an array of real numbers with at least one mode and one entry"
+    if not is_array_api(pilot) or pilot.ndim < 1 or prod(pilot.shape) == 0:
+        shape = tuple(getattr(pilot, "shape", ()))
+        _refuse("pilot", f"{type(pilot).__name__} of shape {shape}", expected)
+    xp = array_namespace(pilot)
+    if not has_real_numbers(pilot):
+        _refuse("pilot", f"array of dtype {pilot.dtype}", expected)
+    pilot = xp.astype(pilot, real_dtype(pilot), copy=False)
+    if not bool(xp.all(xp.isfinite(pilot))):
+        _refuse("pilot", "array with NaN or infinity", "finite numbers")
+    return pilot
 
 
 def _is_scalar(value) -> bool:

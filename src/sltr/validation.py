@@ -16,6 +16,7 @@ from sltr._array import (
     is_array_api,
     is_numpy,
     real_dtype,
+    to_numpy,
 )
 from sltr.design import column_means
 from sltr.tensor import flatten
@@ -186,7 +187,7 @@ def _drop_weightless(X: Array, y: Array, weight: Array, min_samples: int) -> Sam
     if n_kept == X.shape[0]:
         return Samples(X, y, weight)
     rows = xp.nonzero(kept)[0]
-    y = y[kept] if is_numpy(y) else xp.take(y, rows, axis=0)
+    y = y[to_numpy(kept)] if is_numpy(y) else xp.take(y, rows, axis=0)
     return Samples(xp.take(X, rows, axis=0), y, xp.take(weight, rows, axis=0))
 
 
@@ -230,9 +231,13 @@ def _check_foreign(
             f"of at least {min_samples}."
         )
         raise ValueError(msg)
-    if labels:
-        return X, y
     xp = array_namespace(X)
+    if labels:
+        y = np.asarray(to_numpy(y) if is_array_api(y) else y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            msg = "y contains NaN or infinity; expected one label for each sample."
+            raise ValueError(msg)
+        return X, y
     y = xp.reshape(as_array(y, X), (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."
