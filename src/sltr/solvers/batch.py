@@ -14,7 +14,7 @@ from sltr._array import Array, array_namespace, device, to_python
 from sltr.prox import clip_entries
 from sltr.solvers.admm import admm
 from sltr.solvers.problem import Problem, spread_over
-from sltr.solvers.result import Result
+from sltr.solvers.result import Result, joined
 
 __all__ = ["batch"]
 
@@ -116,6 +116,6 @@ def _indices(places: list[int], problem: Problem) -> Array:
 
 def _rows(answers: list[Result], rows: Array) -> Result:
     xp = array_namespace(rows)
-    fields = ("x", "n_iter", "residual", "converged")
-    joined = [xp.concat([getattr(part, f) for part in answers], axis=0) for f in fields]
-    return Result(*(xp.take(values, rows, axis=0) for values in joined))
+    every = joined(answers)
+    fields = (every.x, every.n_iter, every.residual, every.converged)
+    return Result(*(xp.take(values, rows, axis=0) for values in fields))

@@ -15,7 +15,7 @@ from sltr._array import Array, array_namespace, spectral_norm, to_python
 from sltr.prox import clip_entries
 from sltr.solvers.admm import Start, admm
 from sltr.solvers.problem import Problem, spread_over
-from sltr.solvers.result import Result
+from sltr.solvers.result import Result, joined
 from sltr.tensor import unfold
 
 __all__ = ["chain"]
@@ -45,14 +45,8 @@ def chain(
         For each chunk, its answers stacked.
     """
     walk = _walk(candidates, [g for chunk in chunks for g in chunk], tol, max_iter)
-    xp = array_namespace(candidates.pilot)
     for chunk in chunks:
-        found = [next(walk) for _ in chunk]
-        stacked = (
-            xp.concat([getattr(r, name) for r in found], axis=0)
-            for name in ("x", "n_iter", "residual", "converged")
-        )
-        yield Result(*stacked)
+        yield joined([next(walk) for _ in chunk])
 
 
 def _walk(
