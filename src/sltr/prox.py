@@ -170,7 +170,7 @@ class LInfBall:
         """Return 0 inside the ball (to rounding), infinity outside."""
         xp = array_namespace(x)
         largest = xp.max(xp.abs(x - self.centre), axis=(-2, -1))
-        return _indicator(largest, self.radius)
+        return _indicator(largest, self.radius, x)
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Project onto the ball, whatever the step."""
@@ -188,14 +188,16 @@ class SpectralBall:
         """Return 0 inside the ball (to rounding), infinity outside."""
         xp = array_namespace(x)
         largest = xp.max(singular_values(x - self.centre), axis=-1)
-        return _indicator(largest, self.radius)
+        return _indicator(largest, self.radius, x)
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Project onto the ball, whatever the step."""
         return self.centre + clip_singular_values(v - self.centre, self.radius)
 
 
-def _indicator(size: Array, radius: float | Array) -> Array:
-    xp = array_namespace(size)
-    rounding = 16 * xp.finfo(size.dtype).eps
-    return xp.where(size <= radius * (1.0 + rounding) + rounding, 0.0, xp.inf)
+def _indicator(size: Array, radius: float | Array, x: Array) -> Array:
+    """Return 0 where `size` is at most `radius`, to the rounding of entries of x."""
+    xp = array_namespace(x)
+    rounding = 16 * max(x.shape[-2:]) * xp.finfo(x.dtype).eps
+    slack = rounding * (radius + xp.max(xp.abs(x), axis=(-2, -1)))
+    return xp.where(size <= radius + slack, 0.0, xp.inf)

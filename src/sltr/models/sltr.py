@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from sltr._array import Array, array_namespace, as_array, to_numpy
+from sltr._array import Array, array_namespace, as_array, explained_memory, to_numpy
 from sltr.design import inner
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
@@ -143,7 +143,8 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        fit = _fit(self, samples, samples.y[:, None], [])
+        with explained_memory():
+            fit = _fit(self, samples, samples.y[:, None], [])
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.dual_gap_, self.n_iter_ = float(fit.gap[0, 0]), int(fit.n_iter[0, 0])
@@ -228,7 +229,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         folds = calibration_folds(indicators)
-        fit = _fit(self, samples, as_array(indicators, samples.X), folds)
+        with explained_memory():
+            fit = _fit(self, samples, as_array(indicators, samples.X), folds)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
