@@ -18,7 +18,7 @@ MSE_BY_N = Study(
                 f"n = {n}",
                 "simulated",
                 {"shape": (20, 20, 5), "n": n},
-                quick=n in (50, 100, 200, 400),
+                quick=n in (50, 200, 400),
             )
             for n in range(50, 401, 50)
         ),
