@@ -23,6 +23,8 @@ from sltr.models.surf_cv import SURFRegressorCV
 
 __all__ = ["FACTORIES", "TITLES"]
 
+Factories = dict[str, Callable[..., Any]]
+
 TITLES: dict[str, str] = {name: entry.title for name, entry in METHODS.items()} | {
     "sltr": "SLTR, refits tuned",
     "sltr_paper": "SLTR, paper's form",
@@ -31,7 +33,7 @@ TITLES: dict[str, str] = {name: entry.title for name, entry in METHODS.items()} 
 
 # As in the code released with the paper. Its Remurs and SURF are replaced by exact
 # ones with the same grid: what they are fitted to and scored on is the protocol's.
-_RELEASED = {
+_RELEASED: Factories = {
     "null": ReleasedNull,
     "ridge": partial(ReleasedSLTR, lambdas=(0.0,)),
     "sltr_paper": ReleasedSLTR,
@@ -44,20 +46,22 @@ _RELEASED = {
     "elastic_net": partial(ReleasedLinear, l1_ratio=0.5),
 }
 
-_REGRESSORS = {name: entry.make_regressor for name, entry in METHODS.items()} | {
+_REGRESSORS: Factories = {
+    name: entry.make_regressor for name, entry in METHODS.items()
+} | {
     "sltr_paper": partial(SLTRRegressorCV, refine=(None,)),
 }
 
-_CLASSIFIERS = {
+_CLASSIFIERS: Factories = {
     name: entry.make_classifier or entry.make_regressor
     for name, entry in METHODS.items()
 } | {"sltr_paper": partial(SLTRClassifierCV, refine=(None,))}
 
 # W = 0 as a coefficient, so that it has an error too.
-_PILOTS = {"null": ReleasedNull, "ridge": TensorRidge}
+_PILOTS: Factories = {"null": ReleasedNull, "ridge": TensorRidge}
 
 # Every candidate fitted once to all samples, and the best once more.
-_ALL_CANDIDATES = {
+_ALL_CANDIDATES: Factories = {
     "null": DummyRegressor,
     "ridge": TensorRidge,
     "sltr_paper": partial(
@@ -72,11 +76,11 @@ _ALL_CANDIDATES = {
     "remurs": partial(RemursRegressorCV, PAPER_LAMBDAS, PAPER_LAMBDAS, cv=AllSamples()),
 }
 
-_ALL_CANDIDATES_RELEASED = {
+_ALL_CANDIDATES_RELEASED: Factories = {
     "sltr_paper": partial(ReleasedSLTR, epsilons=PAPER_EPSILONS, n_folds=None),
 }
 
-FACTORIES: dict[str, dict[str, Callable[..., Any]]] = {
+FACTORIES: dict[str, Factories] = {
     "released": _RELEASED,
     "regressors": _REGRESSORS,
     "classifiers": _CLASSIFIERS,

@@ -157,8 +157,8 @@ def _with_data(
     """Return the study with its conditions on the data given."""
     if study.kind == "video":
         folder, pairs = _pairs(study, data, classes)
-        options = {"folder": str(folder), "cache": str(target / "clips")}
-        options |= _QUICK_CLIPS if quick else {}
+        options: dict[str, Any] = dict(_QUICK_CLIPS) if quick else {}
+        options |= {"folder": str(folder), "cache": str(target / "clips")}
         return replace(
             study,
             parts=tuple(_over_pairs(part, pairs, options) for part in study.parts),
