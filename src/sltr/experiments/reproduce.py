@@ -83,7 +83,7 @@ def reproduce(
     classes : sequence of pairs of str, optional
         For video, the pairs of classes; default: the paper's three.
     methods : sequence of str, optional
-        Only these, be they in the quick version or not.
+        Only these, the null model and ridge, be they in the quick version or not.
     n_jobs : int, optional
         Results computed at the same time. More than one makes timings less sure.
     retry : bool

@@ -9,6 +9,9 @@ from sltr.experiments.spec import Experiment
 
 __all__ = ["Column", "Part", "Study"]
 
+# No table without what any method has to beat.
+ALWAYS = ("null", "null_last_fifth", "ridge")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -37,7 +40,8 @@ class Part:
             chosen = replace(chosen.quick(self.quick_repetitions), methods=names)
         if methods is not None:
             # What was asked for by name is run, be it cheap or not.
-            there = [name for name in self.experiment.methods if name in methods]
+            wanted = {*methods, *ALWAYS}
+            there = [name for name in self.experiment.methods if name in wanted]
             chosen = replace(chosen, methods=tuple(there))
         kept = {
             name: options

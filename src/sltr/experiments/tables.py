@@ -63,7 +63,7 @@ def page(
         f"# {study.title}",
         f"{study.description[0].upper()}{study.description[1:]}. This is {kind}.",
     ]
-    if study.source:
+    if _published(study):
         parts.append(f"Published numbers: the paper's {study.source}.")
     parts.append(study_table(study, rows))
     parts.append(_origin(rows))

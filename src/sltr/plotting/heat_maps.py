@@ -28,7 +28,7 @@ def plot_heat_maps(
         Each has its own symmetric scale: methods differ by orders of magnitude.
         Colours are summed.
     samples : mapping from name to array of the same shape, optional
-        Clips, drawn in grey above the coefficients.
+        Clips, drawn in grey above the coefficients, each with its own contrast.
     frames : sequence of int, optional
         Which frames; default: `n_frames` of them, evenly spaced.
     n_frames : int
@@ -67,8 +67,10 @@ def plot_heat_maps(
     for ax, frame in zip(axes[0], chosen, strict=True):
         ax.set_title(f"frame {frame + 1}", fontsize=9)
     for row, (name, clip) in zip(axes, clips.items(), strict=False):
+        low, high = np.percentile(clip, [0.5, 99.5])
         for ax, frame in zip(row, chosen, strict=True):
-            ax.imshow(_upright(clip[frame], np.mean), cmap="gray", vmin=0.0, vmax=1.0)
+            grey = _upright(clip[frame], np.mean)
+            ax.imshow(grey, cmap="gray", vmin=low, vmax=max(high, low + 1e-6))
         _name(row, name)
     below = zip(axes[len(clips) :], bars[len(clips) :], coefs.items(), strict=True)
     for row, place, (name, coef) in below:
