@@ -48,7 +48,7 @@ def _results(study: Study, rows: Sequence[Row]) -> Any:
             else (value, 0.0)
             for c in conditions
         ]
-        for method in study.methods()
+        for method in study.lines()
     }
     drawn = [column for column in study.columns if column.panel]
     if any(value for values in series.values() for value in values):

@@ -130,6 +130,13 @@ class Study:
         names = (name for part in self.parts for name in part.experiment.methods)
         return list(dict.fromkeys(names))
 
+    def lines(self) -> list[str]:
+        """Return the methods of the table: those run, and those published."""
+        printed = (
+            name for c in self.conditions() for name in self.published.get(c, ())
+        )
+        return list(dict.fromkeys([*self.methods(), *printed]))
+
     def conditions(self) -> list[str]:
         """Return the labels of all conditions, in order of appearance."""
         labels = (c.label for part in self.parts for c in part.experiment.conditions)

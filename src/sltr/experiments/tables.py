@@ -45,7 +45,7 @@ def study_table(study: Study, rows: Sequence[Row]) -> str:
     head = [study.condition, "method", *printed, *(c.title for c in study.columns)]
     lines = [head, ["---"] * len(head)]
     for condition in study.conditions():
-        for method in study.methods():
+        for method in study.lines():
             line = _line(study, rows, condition, method)
             if any(text != "–" for text in line):
                 lines.append([condition, TITLES[method], *line])
