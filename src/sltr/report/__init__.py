@@ -16,8 +16,7 @@ import numpy as np
 
 from sltr._array import to_numpy
 from sltr.persistence.files import write_atomically
-from sltr.plotting.modes import Modes, coef_array
-from sltr.plotting.thumbnail import coef_thumbnail
+from sltr.plotting.modes import Modes
 from sltr.report.facts import model_facts, versions
 from sltr.report.methods import bibtex, method_name, method_text
 from sltr.report.payload import (
@@ -28,6 +27,7 @@ from sltr.report.payload import (
     path_payload,
 )
 from sltr.report.scores import Outcome, evaluate
+from sltr.thumbnail import coef_array, coef_thumbnail
 
 __all__ = ["report"]
 
