@@ -13,7 +13,7 @@ from sltr.plotting.candidates import chosen_candidate, cv_candidates, standard_e
 from sltr.plotting.convergence import certified_value, convergence_history
 from sltr.plotting.modes import Modes, strongest_slice
 from sltr.plotting.path import check_path, strongest_entries
-from sltr.report.scores import Outcome
+from sltr.reporting.scores import Outcome
 from sltr.tensor import numerical_ranks
 from sltr.thumbnail import RED_BLUE, largest_modes, projection
 
