@@ -15,6 +15,7 @@ Array = Any
 
 __all__ = [
     "Array",
+    "adjoint",
     "array_namespace",
     "as_array",
     "clip",
@@ -114,8 +115,17 @@ def clip(x: Array, low: float | Array | None, high: float | Array | None) -> Arr
     return array_namespace(x).clip(x, low, high)
 
 
+def adjoint(x: Array) -> Array:
+    """Return the (conjugate) transpose of the last two axes."""
+    xp = array_namespace(x)
+    transposed = xp.matrix_transpose(x)
+    return (
+        xp.conj(transposed) if xp.isdtype(x.dtype, "complex floating") else transposed
+    )
+
+
 def eigh(gram: Array) -> tuple[Array, Array]:
-    """Eigendecompose (a batch of) symmetric matrices, ascending eigenvalues."""
+    """Eigendecompose (a batch of) Hermitian matrices, ascending eigenvalues."""
     if is_numpy(gram):
         return np.linalg.eigh(gram)
     xp = array_namespace(gram)
@@ -133,8 +143,8 @@ def singular_values(x: Array, *, exact: bool = False) -> Array:
     if exact:
         return xp.linalg.svdvals(x)
     if x.shape[-2] > x.shape[-1]:
-        x = xp.matrix_transpose(x)
-    gram = x @ xp.matrix_transpose(x)
+        x = adjoint(x)
+    gram = x @ adjoint(x)
     values = np.linalg.eigvalsh(gram) if is_numpy(gram) else xp.linalg.eigvalsh(gram)
     return xp.sqrt(clip(values, 0.0, None))
 

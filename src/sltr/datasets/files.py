@@ -18,9 +18,7 @@ __all__ = ["load_data", "load_npy", "load_npz", "load_zarr", "read_responses"]
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-def load_data(
-    path: AnyPath, y: Any = None, *, target: str | None = "y"
-) -> Bunch:
+def load_data(path: AnyPath, y: Any = None, *, target: str | None = "y") -> Bunch:
     """Read samples and responses; the suffix of the file says how.
 
     Parameters

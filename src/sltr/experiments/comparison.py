@@ -20,7 +20,7 @@ from sltr.experiments.scores import score_model
 from sltr.experiments.trials import Trial
 from sltr.models.registry import Method, method
 
-__all__ = ["ALWAYS", "compare", "is_classification", "outer_folds", "summary"]
+__all__ = ["ALWAYS", "compare", "is_classification", "summary", "tuned_model"]
 
 # What every other method has to beat.
 ALWAYS = ("null", "ridge")
@@ -85,8 +85,8 @@ def compare(
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *methods))]
     labels = is_classification(y) if classification is None else classification
     classes, codes = np.unique(y, return_inverse=True) if labels else (None, y)
-    kind = _kind(classes)
-    splits = outer_folds(codes, folds, groups, labels, random_state)
+    kind = response_kind(classes)
+    splits = _outer_folds(codes, folds, groups, labels, random_state)
     groups = None if groups is None else np.asarray(groups)
     rows: list[Row] = []
     for fold, (train, test) in enumerate(splits):
@@ -113,7 +113,7 @@ def is_classification(y: Any) -> bool:
     return values.dtype.kind not in "iuf" or len(np.unique(values)) <= 2
 
 
-def outer_folds(
+def _outer_folds(
     y: np.ndarray, folds: int, groups: Any, classification: bool, random_state: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return pairs (training rows, test rows)."""
@@ -126,17 +126,17 @@ def outer_folds(
         rarest = np.unique(y, return_counts=True)[1].min()
         if groups is None and rarest < folds:
             msg = (
-                f"The rarest label has {rarest} samples; expected at least one for each "
-                f"of {folds} folds. Use fewer folds, or say that y is a number."
+                f"The rarest label has {rarest} samples; expected at least one "
+                f"for each of {folds} folds. Use fewer folds, or say that y is a number."
             )
             raise ValueError(msg)
-    grouped, kind = groups is not None, {
+    kind = {
         (False, False): KFold,
         (False, True): StratifiedKFold,
         (True, False): GroupKFold,
         (True, True): StratifiedGroupKFold,
     }
-    splitter = kind[grouped, classification](
+    splitter = kind[groups is not None, classification](
         n_splits=folds, shuffle=True, random_state=random_state
     )
     return list(splitter.split(np.zeros(len(y)), y, groups))
@@ -172,7 +172,7 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def _kind(classes: np.ndarray | None) -> str:
+def response_kind(classes: np.ndarray | None) -> str:
     if classes is None:
         return "regression"
     if len(classes) < 2:
@@ -181,17 +181,59 @@ def _kind(classes: np.ndarray | None) -> str:
     return "binary" if len(classes) == 2 else "multi-class"
 
 
-def _row(
-    entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None
-) -> Row:
+def _row(entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None) -> Row:
     row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
     row |= {"metrics": {}, "fit_seconds": None, "error": None}
     try:
-        model = tuned_model(entry, classification=kind != "regression", n_jobs=n_jobs)
+        model = tuned_model(
+            entry, kind=kind, grouped=trial.groups is not None, n_jobs=n_jobs
+        )
         start = perf_counter()
-        model = fit_on(model, trial.X, trial.y, trial.groups)
+        model = fit_on(model, trial)
         row["fit_seconds"] = perf_counter() - start
         row["metrics"] = score_model(model, trial, METRICS[kind], "test")
     except Exception as error:  # one method must not stop the others
         row["error"] = f"{type(error).__name__}: {error}"
     return row
+
+
+def tuned_model(
+    entry: Method, *, kind: str, grouped: bool = False, n_jobs: int | None = None
+) -> Any:
+    """Return the method's estimator that tunes itself, for the kind of response.
+
+    Parameters
+    ----------
+    entry : Method
+    kind : {"regression", "binary", "multi-class"}
+    grouped : bool
+        Whether its own folds have to keep groups together.
+    n_jobs : int, optional
+        For a method that takes it.
+    """
+    if kind == "multi-class" and entry.make_classifier is None:
+        msg = (
+            f"{entry.title} has no classifier and there are more than two classes; "
+            "expected two, as labels 0 and 1 to regress."
+        )
+        raise ValueError(msg)
+    classifier = None if kind == "regression" else entry.make_classifier
+    labels = classifier is not None
+    model = (classifier or entry.make_regressor)()
+    wanted: dict[str, Any] = {"n_jobs": n_jobs}
+    if grouped:
+        wanted["cv"] = StratifiedGroupKFold(5) if labels else GroupKFold(5)
+    known = model.get_params(deep=False)
+    return model.set_params(**{k: v for k, v in wanted.items() if k in known})
+
+
+def _tell(
+    progress: Callable[[int, int, str], object] | None,
+    done: int,
+    total: int,
+    entry: Method | None,
+    fold: int,
+) -> None:
+    if progress is not None:
+        what = "" if entry is None else f"{entry.title}, fold {fold + 1}"
+        progress(done, total, what)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
 from sltr.experiments.trials import Trial
 
-__all__ = ["METRICS", "score_model"]
+__all__ = ["METRICS", "fitted_coef", "score_model"]
 
 
 def score_model(
@@ -23,6 +24,11 @@ def score_model(
     test = scored_on == "test"
     X, y = (trial.X_test, trial.y_test) if test else (trial.X, trial.y)
     return {name: float(METRICS[name](model, X, y, trial)) for name in metrics}
+
+
+def fitted_coef(model: Any) -> np.ndarray | None:
+    """Return the coefficient of a model, or of the best one a search found."""
+    return getattr(getattr(model, "best_estimator_", model), "coef_", None)
 
 
 def _mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
@@ -44,7 +50,10 @@ def _r2(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
 
 
 def _accuracy(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    return accuracy_score(y, model.predict(X))
+    predicted = model.predict(X)
+    # A regression of the labels 0 and 1 decides at one half.
+    decided = (predicted > 0.5).astype(int) if is_regressor(model) else predicted
+    return accuracy_score(y, decided)
 
 
 def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
@@ -58,9 +67,10 @@ def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
 
 def _estimation_error(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
     """‖Ŵ − W‖_F / ‖W‖_F; not a number where W is not known or nothing is fitted."""
-    if trial.coef is None or not hasattr(model, "coef_"):
+    coef = fitted_coef(model)
+    if trial.coef is None or coef is None:
         return float("nan")
-    error = np.reshape(model.coef_, trial.coef.shape) - trial.coef
+    error = np.reshape(coef, trial.coef.shape) - trial.coef
     return float(np.linalg.norm(error) / np.linalg.norm(trial.coef))
 
 

@@ -10,10 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.multiclass import check_classification_targets
 
-from sltr._array import is_array_api, to_numpy
+from sltr._array import Array, to_numpy
 
 __all__ = [
     "calibration_folds",
+    "class_numbers",
     "fit_sigmoids",
     "label_indicators",
     "probabilities",
@@ -30,28 +31,42 @@ def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> classes.tolist(), indicators[:, 0].tolist()
     (['a', 'b'], [1.0, 0.0, 1.0])
     """
-    labels = to_numpy(y) if is_array_api(y) else np.asarray(y)
+    labels = to_numpy(y)
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         msg = (
-            f"y holds labels of one class only ({classes.tolist()}); expected at "
-            "least two classes. Add samples of another class."
+            f"y holds labels of one class only, {classes.tolist()}, among samples of "
+            "positive weight; expected at least two. Add samples of another class."
         )
         raise ValueError(msg)
     one_hot = (codes.reshape(-1)[:, None] == np.arange(len(classes))).astype(float)
     return classes, one_hot[:, 1:] if len(classes) == 2 else one_hot
 
 
-def winning_labels(classes: np.ndarray, decision: np.ndarray) -> np.ndarray:
-    """Return labels from decision values: (n,) about zero, or (n, K)."""
+def class_numbers(indicators: np.ndarray) -> np.ndarray:
+    """Return each sample's place among the classes, from its indicators."""
+    single = indicators.shape[1] == 1
+    return indicators[:, 0].astype(int) if single else indicators.argmax(axis=1)
+
+
+def winning_labels(classes: np.ndarray, decision: Array) -> np.ndarray:
+    """Return labels from decision values: (n,) about zero, or (n, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> winning_labels(np.array(["a", "b"]), np.array([-0.2, 0.4])).tolist()
+    ['a', 'b']
+    """
+    decision = to_numpy(decision)
     codes = decision > 0 if decision.ndim == 1 else decision.argmax(axis=1)
     return classes[codes.astype(int)]
 
 
 def calibration_folds(indicators: np.ndarray, n_splits: int = 5) -> list[np.ndarray]:
     """Return held-out rows of stratified folds; none if a class is too small."""
-    codes = indicators[:, 0] if indicators.shape[1] == 1 else indicators.argmax(axis=1)
+    codes = class_numbers(indicators)
     smallest = int(np.unique(codes, return_counts=True)[1].min())
     n_splits = min(n_splits, smallest)
     if n_splits < 2:
@@ -77,16 +92,23 @@ def fit_sigmoids(
         share = np.where(target, high, low)
         # A fractional target is two samples, one of each label.
         column = np.concatenate([scores[:, k], scores[:, k]])[:, None]
-        spread = scores[:, k].std() or 1.0
-        model = LogisticRegression(C=1e6).fit(
-            column / spread,
+        mean, spread = _location(scores[:, k], weight)
+        model = LogisticRegression(C=1e6, solver="newton-cholesky", tol=1e-8).fit(
+            (column - mean) / spread,
             np.repeat([1, 0], len(target)),
             sample_weight=np.concatenate([weight * share, weight * (1.0 - share)]),
         )
         # A score may not speak against its own class, whatever a few samples say.
         slope = max(float(model.coef_[0, 0]), 1e-3) / spread
-        fitted.append((slope, float(model.intercept_[0])))
+        fitted.append((slope, float(model.intercept_[0]) - slope * mean))
     return np.array(fitted)
+
+
+def _location(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Return weighted mean and deviation; that of equal values counts as one."""
+    mean = float(np.average(values, weights=weight))
+    spread = float(np.average((values - mean) ** 2, weights=weight)) ** 0.5
+    return mean, spread if spread > 1e-10 * abs(mean) else 1.0
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

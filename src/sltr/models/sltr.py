@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from sltr._array import Array, array_namespace, as_array, to_numpy
 from sltr.design import inner
@@ -251,8 +250,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels of the largest scores, shape (n,)."""
-        check_is_fitted(self, "coef_")
-        return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
+        scores = self.decision_function(X)
+        return winning_labels(self.classes_, scores)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""
