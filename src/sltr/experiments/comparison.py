@@ -20,7 +20,14 @@ from sltr.experiments.scores import score_model
 from sltr.experiments.trials import Trial
 from sltr.models.registry import Method, method
 
-__all__ = ["ALWAYS", "compare", "is_classification", "summary", "tuned_model"]
+__all__ = [
+    "ALWAYS",
+    "compare",
+    "is_classification",
+    "response_kind",
+    "summary",
+    "tuned_model",
+]
 
 # What every other method has to beat.
 ALWAYS = ("null", "ridge")
@@ -83,9 +90,9 @@ def compare(
     """
     X, y = np.asarray(X), np.asarray(y)
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *methods))]
-    labels = is_classification(y) if classification is None else classification
-    classes, codes = np.unique(y, return_inverse=True) if labels else (None, y)
-    kind = response_kind(classes)
+    kind = response_kind(y, classification)
+    labels = kind != "regression"
+    codes = np.unique(y, return_inverse=True)[1] if labels else y
     splits = _outer_folds(codes, folds, groups, labels, random_state)
     groups = None if groups is None else np.asarray(groups)
     rows: list[Row] = []
@@ -127,7 +134,7 @@ def _outer_folds(
         if groups is None and rarest < folds:
             msg = (
                 f"The rarest label has {rarest} samples; expected at least one "
-                f"for each of {folds} folds. Use fewer folds, or say that y is a number."
+                f"for each of {folds} folds. Use fewer folds, or regress."
             )
             raise ValueError(msg)
     kind = {
@@ -172,11 +179,20 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def response_kind(classes: np.ndarray | None) -> str:
-    if classes is None:
+def response_kind(y: Any, classification: bool | None = None) -> str:
+    """Return "regression", "binary" or "multi-class"; None: as the values tell.
+
+    Examples
+    --------
+    >>> response_kind([1, 2, 3]), response_kind([1, 2, 3], classification=True)
+    ('regression', 'multi-class')
+    """
+    labels = is_classification(y) if classification is None else classification
+    if not labels:
         return "regression"
+    classes = np.unique(np.asarray(y))
     if len(classes) < 2:
-        msg = f"All labels are {classes[0]!r}; expected at least two classes."
+        msg = f"All labels are {str(classes[0])!r}; expected at least two classes."
         raise ValueError(msg)
     return "binary" if len(classes) == 2 else "multi-class"
 
