@@ -120,9 +120,3 @@ def test_info_tells_versions(folder):
     found = json.loads(done.stdout)
     assert found["versions"]["numpy"] == np.__version__
     assert found["optional packages"]["typer"]
-
-
-def test_help_teaches_by_example(folder):
-    done = sltr("--help", folder=folder)
-    assert done.returncode == 0
-    assert "sltr simulate data.npz" in done.stdout

@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,9 @@ def here(tmp_path, monkeypatch):
     np.savez(tmp_path / "data.npz", X=X, y=y, run=np.arange(40) // 4)
     np.save(tmp_path / "X.npy", X)
     names = np.where(y > 0, "up", "down")
-    lines = [f"{n},{v:.3f},{k % 7}" for k, (n, v) in enumerate(zip(names, y))]
+    lines = [
+        f"{n},{v:.3f},{k % 7}" for k, (n, v) in enumerate(zip(names, y, strict=True))
+    ]
     (tmp_path / "t.csv").write_text("label,value,age\n" + "\n".join(lines) + "\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -33,6 +36,11 @@ def here(tmp_path, monkeypatch):
 
 def run(*arguments):
     return main([str(argument) for argument in arguments])
+
+
+def test_help_starts_with_commands_to_type(capsys):
+    assert run("--help") == 0
+    assert "sltr simulate data.npz" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -50,7 +58,7 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["fti"], 2, "No such command 'fti'"),
         (["fit"], 2, "Missing argument"),
         (["fit", "data.npz", "--lambda-spars", "1"], 2, "--lambda-sparse"),
-        (["fit", "data.npz", "--lambda-sparse", "much"], 2, "much"),
+        (["fit", "data.npz", "--lambda-sparse", "much"], 2, "'--lambda-sparse'"),
         (["fit", "data.npz", "--epsilon", "much"], 2, "expected a number, or loo"),
         (["fit", "data.npz", "--refine", "tukker"], 2, "did you mean 'tucker'"),
         (["fit", "data.npz", "--task", "regresion"], 2, "did you mean 'regression'"),
@@ -95,7 +103,7 @@ def test_a_config_file_fills_only_what_is_not_given(here, capsys):
     [
         ("[fit]\nlambda_lo = 1\n", "did you mean 'lambda_low'"),
         ("not toml", "cannot be read as TOML"),
-        ("[fit]\nlambda_low = 'x'\n", "'x'"),
+        ("[fit]\nlambda_low = 'x'\n", "'--lambda-low'"),
     ],
 )
 def test_a_bad_config_file_is_refused(here, capsys, text, message):
@@ -162,19 +170,16 @@ def test_a_full_disk_leaves_the_old_model(here, monkeypatch, capsys):
     assert not list(here.glob(".*.part"))
 
 
-def test_warnings_are_one_line(here, capsys):
-    X = np.random.default_rng(0).normal(size=(30, 6, 5))
-    np.savez(here / "w.npz", X=X, y=X[:, 0, 0])
-
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_one_line(here, capsys, monkeypatch):
     def warn(*_, **__):
-        import warnings
-
         warnings.warn("first\nsecond", UserWarning, stacklevel=1)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sltr.cli.models._write_model", warn)
-        with pytest.warns(UserWarning, match="first"):
-            assert run("fit", "w.npz") == 0
+    monkeypatch.setattr("sltr.cli.models._write_model", warn)
+    shown = warnings.showwarning
+    assert run("fit", "data.npz") == 0
+    assert "Warning: first second\n" in capsys.readouterr().err
+    assert warnings.showwarning is shown
 
 
 def test_score_table_marks_failures(capsys):

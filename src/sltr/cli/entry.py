@@ -15,6 +15,8 @@ from sltr.cli.output import say
 
 __all__ = ["app", "main"]
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="sltr",
     no_args_is_help=True,
@@ -51,22 +53,21 @@ for command in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status."""
-    warnings.showwarning = _show_warning
+    given = None if arguments is None else list(arguments)
     try:
-        outcome = app(
-            args=None if arguments is None else list(arguments),
-            prog_name="sltr",
-            standalone_mode=False,
-        )
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            outcome = app(args=given, prog_name="sltr", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        say("Interrupted; files that were being written are as they were before.")
-        return 130
+        outcome = INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         return _explain(error)
+    if outcome == INTERRUPTED:
+        say("Interrupted; files that were being written are as they were before.")
     return outcome if isinstance(outcome, int) else 0
 
 
