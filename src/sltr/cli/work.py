@@ -10,21 +10,27 @@ from typing import Annotated
 
 import typer
 
-from sltr.cli.options import Config, Json
-from sltr.cli.output import print_facts, print_json, say
+from sltr.cli.options import Config, Jobs, Json
+from sltr.cli.output import print_facts, print_json, progress_bar, say
 
 __all__ = ["bench", "info", "reproduce"]
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A figure or table of the paper.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A table or figure of the paper; none: list them."),
+    ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer conditions and repetitions.")
+        bool, typer.Option("--quick", help="Minutes, with fewer repetitions.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path(
+        "reproduction"
+    ),
     data: Annotated[
         Path | None, typer.Option(help="Folder of data that cannot be shipped.")
     ] = None,
+    jobs: Jobs = None,
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -32,8 +38,9 @@ def reproduce(
 
     Examples
     --------
-        sltr reproduce figure2 --quick
-        sltr reproduce table3 --data ucf101 --out results
+        sltr reproduce
+        sltr reproduce mse_by_size --quick
+        sltr reproduce video --data ucf101 --out results
     """
     from sltr import experiments
 
@@ -41,12 +48,19 @@ def reproduce(
     if run is None:
         msg = f"{name!r} was asked for; this version has no experiments of the paper."
         raise ValueError(msg)
-    found = run(name, quick=quick, out=out, data=data)
+    if name is None:
+        (print_json if json else print_facts)(experiments.EXPERIMENTS)
+        return
+    with progress_bar(f"Running {name}", quiet=json) as move:
+        found = run(name, quick=quick, out=out, data=data, n_jobs=jobs, progress=move)
     if json:
-        print_json(found)
-    elif isinstance(found, str):
-        sys.stdout.write(found.rstrip() + "\n")
-    say(f"Results are in {out}.")
+        print_json(
+            {kind: getattr(found, kind) for kind in ("rows", "tables", "figures")}
+        )
+        return
+    for table in found.tables:
+        sys.stdout.write(table.read_text(encoding="utf-8"))
+    say(f"Results, tables and figures are in {out}.")
 
 
 def bench(
