@@ -49,7 +49,8 @@ def reproduce(
         msg = f"{name!r} was asked for; this version has no experiments of the paper."
         raise ValueError(msg)
     if name is None:
-        (print_json if json else print_facts)(experiments.EXPERIMENTS)
+        names = getattr(experiments, "EXPERIMENTS", {})
+        (print_json if json else print_facts)(dict(names))
         return
     with progress_bar(f"Running {name}", quiet=json) as move:
         found = run(name, quick=quick, out=out, data=data, n_jobs=jobs, progress=move)
