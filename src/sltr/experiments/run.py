@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import has_fit_parameter
 
 from sltr.experiments.rows import Row, append_row, read_rows
 from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
-from sltr.experiments.trials import SOURCES, draw_trial
+from sltr.experiments.trials import SOURCES, Trial, draw_trial
 
-__all__ = ["run"]
+__all__ = ["fit_on", "run"]
 
 Methods = Mapping[str, Callable[..., Any]]
 
@@ -115,7 +116,7 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
         )
         model = method(**job.candidates)
         start = perf_counter()
-        model = _fit(model, trial.X, trial.y, trial.groups)
+        model = fit_on(model, trial)
         row["fit_seconds"] = perf_counter() - start
         row["metrics"] = score_model(model, trial, job.metrics, job.scored_on)
         row["n_candidates"] = _n_candidates(model)
@@ -128,10 +129,12 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
     return row | {"versions": _versions(), "finished": finished}
 
 
-def _fit(model: Any, X: np.ndarray, y: np.ndarray, groups: np.ndarray | None) -> Any:
-    if groups is not None and has_fit_parameter(model, "groups"):
-        return model.fit(X, y, groups=groups)
-    return model.fit(X, y)
+def fit_on(model: Any, trial: Trial) -> Any:
+    """Fit a model to the training samples of a trial, with their groups if it can."""
+    takes_groups = has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
+    if trial.groups is not None and takes_groups:
+        return model.fit(trial.X, trial.y, groups=trial.groups)
+    return model.fit(trial.X, trial.y)
 
 
 def _n_candidates(model: Any) -> int | None:

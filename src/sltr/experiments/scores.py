@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
 from sltr.experiments.trials import Trial
@@ -49,7 +50,10 @@ def _r2(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
 
 
 def _accuracy(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    return accuracy_score(y, model.predict(X))
+    predicted = model.predict(X)
+    # A regression of the labels 0 and 1 decides at one half.
+    decided = (predicted > 0.5).astype(int) if is_regressor(model) else predicted
+    return accuracy_score(y, decided)
 
 
 def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:

@@ -28,6 +28,7 @@ from sltr.models.labels import (
     winning_labels,
 )
 from sltr.models.linear import linear_scores, predict_linear
+from sltr.models.notebook import diagram_with_coef
 from sltr.tensor import flatten, numerical_ranks
 from sltr.validation import Samples, check_nonnegative, check_samples
 
@@ -108,6 +109,8 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     >>> model.coef_.shape, bool(model.score(X, y) > 0.9)
     ((6, 5, 4), True)
     """
+
+    _html_repr = diagram_with_coef
 
     def __init__(
         self,
@@ -192,6 +195,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
     >>> model.classes_.tolist(), model.predict_proba(X).shape
     (['down', 'up'], (80, 2))
     """
+
+    _html_repr = diagram_with_coef
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ from sltr.models.labels import (
     winning_labels,
 )
 from sltr.models.linear import linear_scores, predict_linear
+from sltr.models.notebook import diagram_with_coef
 from sltr.models.selection import cv_table, kept_splits
 from sltr.models.sltr import class_log_odds, set_class_fit
 from sltr.models.tuning import Fold, Task, held_out_predictions
@@ -105,6 +106,8 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     >>> bool(np.abs(model.coef_ - coef).max() < 0.2)
     True
     """
+
+    _html_repr = diagram_with_coef
 
     def __init__(
         self,
@@ -198,6 +201,8 @@ best_index_, best_score_, cv_results_
     >>> SLTRClassifierCV(refine=(None, "tucker")).fit(X, y).predict(X[:2]).shape
     (2,)
     """
+
+    _html_repr = diagram_with_coef
 
     def __init__(
         self,
