@@ -296,8 +296,8 @@ def _tune(
     held = held_out_predictions(
         task,
         folds,
-        _epsilons(model, task),
-        _pairs(model),
+        grid_epsilons(model, task),
+        grid_pairs(model),
         check_refinements(model.refine),
         measure=model.rule == "1se",
         n_jobs=model.n_jobs,
@@ -326,14 +326,16 @@ def _tune(
     return choice, fit
 
 
-def _epsilons(model: Any, task: Task) -> list[float]:
+def grid_epsilons(model: Any, task: Task) -> list[float]:
+    """Return the penalties an estimator's `epsilons` stand for."""
     if isinstance(model.epsilons, str) and model.epsilons == "loo":
         best = choose_epsilon(task.system, "loo", task.samples.X)
         return [factor * best for factor in EPSILON_FACTORS]
     return grid_values(model.epsilons, "epsilons", PAPER_EPSILONS)
 
 
-def _pairs(model: Any) -> list[tuple[float, float]]:
+def grid_pairs(model: Any) -> list[tuple[float, float]]:
+    """Return all pairs of an estimator's `lambdas_sparse` and `lambdas_low`."""
     sparse = grid_values(model.lambdas_sparse, "lambdas_sparse", PAPER_LAMBDAS)
     low = grid_values(model.lambdas_low, "lambdas_low", PAPER_LAMBDAS)
     return list(product(sparse, low))
