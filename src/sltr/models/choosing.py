@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.metrics import accuracy_score, get_scorer, make_scorer
 
 from sltr._array import to_numpy
 from sltr.models.candidates import Candidate
@@ -15,7 +15,7 @@ from sltr.models.heldout import KnownClassifier, KnownRegressor
 from sltr.models.selection import AT_ONCE, best_index, fold_scores
 from sltr.models.tuning import Fold, HeldOut, Task, scale_factors
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "check_choosing", "choose"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,18 @@ class Choice:
     scale: np.ndarray  # (K,), ones unless the winner is a scaled one
     scores: np.ndarray
     held_out: list[np.ndarray]  # the winner's predictions, by fold, (n_rows, K)
+
+
+def check_choosing(scoring: Any, rule: Any) -> None:
+    """Refuse unknown names before anything is fitted."""
+    if rule not in ("best", "1se"):
+        msg = f"rule={rule!r} was given; expected 'best' or '1se'."
+        raise ValueError(msg)
+    if isinstance(scoring, str):
+        get_scorer(scoring)
+    elif scoring is not None and not callable(scoring):
+        msg = f"scoring={scoring!r} was given; expected a name, a callable or None."
+        raise ValueError(msg)
 
 
 def choose(

@@ -20,7 +20,7 @@ from sltr.models.candidates import (
     check_refinements,
     grid_values,
 )
-from sltr.models.choosing import Choice, choose
+from sltr.models.choosing import Choice, check_choosing, choose
 from sltr.models.fitting import (
     SubsetFit,
     all_of,
@@ -293,6 +293,7 @@ def _tune(
     weighted: bool,
 ) -> tuple[Choice, SubsetFit]:
     """Choose a candidate, fit it on all samples, and record what was chosen."""
+    check_choosing(model.scoring, model.rule)
     held = held_out_predictions(
         task,
         folds,
