@@ -27,6 +27,7 @@ from sltr.models.fitting import (
     choose_epsilon,
     fit_subsets,
     fitting_task,
+    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -145,6 +146,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRRegressorCV:
@@ -237,6 +239,7 @@ best_index_, best_score_, cv_results_
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRClassifierCV:
