@@ -104,7 +104,7 @@ def choose_refit(task: Task, base: Candidate, refine: Any) -> tuple[Candidate, A
     """
     if refine is None:
         return base, None
-    if not isinstance(refine, str):
+    if isinstance(refine, tuple | list):
         return _given_refit(base, refine), None
     [kind] = check_refinements(refine)
     n_samples = task.samples.weight.shape[0]
