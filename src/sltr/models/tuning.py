@@ -247,7 +247,7 @@ class _Plain:
             as_array(column, flat) for column in zip(*self.pairs, strict=True)
         )
         radii = absolute_radii(flat, sparse, low, task.radius)
-        rows = []
+        found_rows: dict[tuple[int, int], Row] = {}
         for places, found in estimate_path(flat, *radii, task.settings):
             coef = xp.reshape(found.coef, (-1, self.pilots.shape[2]))
             values = self.fold.centred_predictions(task, coef)
@@ -258,8 +258,10 @@ class _Plain:
                 for i, g in enumerate(places):
                     candidate = Candidate(epsilon, *self.pairs[g])
                     n_free = float(free[e, :, i].mean())
-                    rows.append((candidate, self.place, values[:, e, :, i], n_free))
-        return rows
+                    row = (candidate, self.place, values[:, e, :, i], n_free)
+                    found_rows[e, g] = row
+        # In the grid's order, whatever the chunks: ties go to the first.
+        return [found_rows[place] for place in sorted(found_rows)]
 
 
 @dataclass(frozen=True, eq=False)
