@@ -37,7 +37,7 @@ from sltr.models.labels import (
     winning_labels,
 )
 from sltr.models.linear import linear_scores, predict_linear
-from sltr.models.selection import cv_table, splits
+from sltr.models.selection import cv_table, kept_splits
 from sltr.models.sltr import class_log_odds, set_class_fit
 from sltr.models.tuning import Fold, Task, held_out_predictions
 from sltr.tensor import numerical_ranks
@@ -279,11 +279,8 @@ best_index_, best_score_, cv_results_
 def _folds(
     model: Any, task: Task, y: Any, sample_weight: Any, groups: Any, *, classifier: bool
 ) -> list[Fold]:
-    found = splits(
-        model.cv,
-        np.asarray(to_numpy(task.samples.y)),
-        groups=groups,
-        classifier=classifier,
+    found = kept_splits(
+        model.cv, y, sample_weight, groups=groups, classifier=classifier
     )
     return [Fold.of(task, train, test) for train, test in found]
 
