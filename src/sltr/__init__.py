@@ -1,5 +1,79 @@
 """Sparse and low-rank regression on tensors."""
 
+from importlib import import_module
+from typing import Any
+
+from sltr import datasets, metrics
+from sltr.estimate import Estimate, estimate
+from sltr.metrics import error_bound
+from sltr.models.cp import CPClassifier, CPRegressor
+from sltr.models.decomposed_cv import CPRegressorCV, TuckerRegressorCV
+from sltr.models.elementary import ElemRidge, TensorRidge
+from sltr.models.linear_sparse import (
+    TensorElasticNet,
+    TensorElasticNetCV,
+    TensorLasso,
+    TensorLassoCV,
+)
+from sltr.models.remurs import RemursClassifier, RemursRegressor
+from sltr.models.remurs_cv import RemursClassifierCV, RemursRegressorCV
+from sltr.models.sltr import SLTRClassifier, SLTRRegressor
+from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.models.sturm import SturmRegressor, SturmRegressorCV
+from sltr.models.surf import SURFRegressor
+from sltr.models.surf_cv import SURFRegressorCV
+from sltr.models.tpgd import TPGDRegressor
+from sltr.models.tpgd_cv import TPGDRegressorCV
+from sltr.models.trr import HRTRRRegressor, ORTRRRegressor
+from sltr.models.tucker import TuckerRegressor
+
 __version__ = "0.1.0"
 
-__all__: list[str] = []
+__all__ = [
+    "CPClassifier",
+    "CPRegressor",
+    "CPRegressorCV",
+    "ElemRidge",
+    "Estimate",
+    "HRTRRRegressor",
+    "ORTRRRegressor",
+    "RemursClassifier",
+    "RemursClassifierCV",
+    "RemursRegressor",
+    "RemursRegressorCV",
+    "SLTRClassifier",
+    "SLTRClassifierCV",
+    "SLTRRegressor",
+    "SLTRRegressorCV",
+    "SURFRegressor",
+    "SURFRegressorCV",
+    "SturmRegressor",
+    "SturmRegressorCV",
+    "TPGDRegressor",
+    "TPGDRegressorCV",
+    "TensorElasticNet",
+    "TensorElasticNetCV",
+    "TensorLasso",
+    "TensorLassoCV",
+    "TensorRidge",
+    "TuckerRegressor",
+    "TuckerRegressorCV",
+    "datasets",
+    "error_bound",
+    "estimate",
+    "metrics",
+]
+
+# Submodules whose imports need an extra: loaded when asked for, not in __all__.
+_LAZY = ("plotting",)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return import_module(f"sltr.{name}")
+    msg = f"module 'sltr' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_LAZY, "__version__"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import array_api_compat
@@ -10,19 +13,26 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device, is_numpy_array, is_torch_array
 from array_api_compat import numpy as _numpy_namespace
+from threadpoolctl import ThreadpoolController
 
 Array = Any
 
 __all__ = [
     "Array",
+    "adjoint",
     "array_namespace",
     "as_array",
     "clip",
     "device",
     "eigh",
+    "eigvalsh",
+    "explained_memory",
+    "free_entries",
+    "has_real_numbers",
     "is_array_api",
     "is_numpy",
     "materialise",
+    "one_blas_thread",
     "positive_solver",
     "real_dtype",
     "singular_values",
@@ -90,6 +100,15 @@ def as_array(values: Any, like: Array, *, dtype: Any = None) -> Array:
     return xp.asarray(values, dtype=dtype, device=device(like))
 
 
+def has_real_numbers(x: Array) -> bool:
+    """Say whether `x` holds truth values, whole or real numbers."""
+    if is_numpy(x):
+        return x.dtype.kind in "biuf"
+    return bool(
+        array_namespace(x).isdtype(x.dtype, ("bool", "real floating", "integral"))
+    )
+
+
 def real_dtype(x: Array) -> Any:
     """Return the floating dtype computations on `x` use: float32 stays float32."""
     xp = array_namespace(x)
@@ -114,13 +133,103 @@ def clip(x: Array, low: float | Array | None, high: float | Array | None) -> Arr
     return array_namespace(x).clip(x, low, high)
 
 
+def adjoint(x: Array) -> Array:
+    """Return the (conjugate) transpose of the last two axes."""
+    xp = array_namespace(x)
+    transposed = xp.matrix_transpose(x)
+    return (
+        xp.conj(transposed) if xp.isdtype(x.dtype, "complex floating") else transposed
+    )
+
+
 def eigh(gram: Array) -> tuple[Array, Array]:
-    """Eigendecompose (a batch of) symmetric matrices, ascending eigenvalues."""
+    """Eigendecompose (a batch of) Hermitian matrices, ascending eigenvalues."""
     if is_numpy(gram):
         return np.linalg.eigh(gram)
-    xp = array_namespace(gram)
-    result = xp.linalg.eigh(gram)
+    if _wants_cupy(gram):
+        return _through_cupy("eigh", gram)
+    result = array_namespace(gram).linalg.eigh(gram)
     return result[0], result[1]
+
+
+def eigvalsh(gram: Array) -> Array:
+    """Return the eigenvalues of (a batch of) symmetric matrices, ascending."""
+    if is_numpy(gram):
+        return np.linalg.eigvalsh(gram)
+    if _wants_cupy(gram):
+        return _through_cupy("eigvalsh", gram)
+    return array_namespace(gram).linalg.eigvalsh(gram)
+
+
+# torch loops over a batch of matrices larger than this on CUDA, 300 times slower.
+TORCH_BATCHED = 32
+
+
+def _wants_cupy(gram: Array) -> bool:
+    on_cuda = is_torch_array(gram) and gram.is_cuda
+    return on_cuda and gram.shape[-1] > TORCH_BATCHED and _cupy() is not None
+
+
+@cache
+def _cupy() -> Any:
+    try:
+        return import_module("cupy")
+    except ImportError:
+        return None
+
+
+def _through_cupy(name: str, x: Array) -> Any:
+    """Call a cupy.linalg function on torch memory, on torch's own stream."""
+    cupy, torch = _cupy(), import_module("torch")
+    stream = torch.cuda.current_stream(x.device)
+    with cupy.cuda.Device(x.device.index), cupy.cuda.ExternalStream(stream.cuda_stream):
+        result = getattr(cupy.linalg, name)(cupy.from_dlpack(x.detach().contiguous()))
+        if isinstance(result, tuple):
+            return tuple(torch.from_dlpack(part) for part in result)
+        return torch.from_dlpack(result)
+
+
+def free_entries(x: Array) -> int:
+    """Return how many numbers like those of `x` its device has room for now."""
+    if is_torch_array(x) and x.is_cuda:
+        torch = import_module("torch")
+        held = torch.cuda.memory_reserved(x.device) - torch.cuda.memory_allocated(
+            x.device
+        )
+        return (torch.cuda.mem_get_info(x.device)[0] + held) // x.element_size()
+    if array_api_compat.is_cupy_array(x):
+        pool = _cupy().get_default_memory_pool()
+        return (_cupy().cuda.runtime.memGetInfo()[0] + pool.free_bytes()) // x.itemsize
+    return 0
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager:
+    """Return a context in which BLAS uses one thread.
+
+    Products and decompositions of small matrices lose more to waiting threads
+    than they gain, up to ten times on a busy machine.
+    """
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@contextmanager
+def explained_memory() -> Iterator[None]:
+    """Turn a device's out-of-memory error into one that says what to change."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        msg = (
+            "The device ran out of memory. Use float32 samples, a smaller grid or "
+            "fewer folds, free other tensors, or fit on the CPU."
+        )
+        raise MemoryError(msg) from error
 
 
 def singular_values(x: Array, *, exact: bool = False) -> Array:
@@ -133,10 +242,8 @@ def singular_values(x: Array, *, exact: bool = False) -> Array:
     if exact:
         return xp.linalg.svdvals(x)
     if x.shape[-2] > x.shape[-1]:
-        x = xp.matrix_transpose(x)
-    gram = x @ xp.matrix_transpose(x)
-    values = np.linalg.eigvalsh(gram) if is_numpy(gram) else xp.linalg.eigvalsh(gram)
-    return xp.sqrt(clip(values, 0.0, None))
+        x = adjoint(x)
+    return xp.sqrt(clip(eigvalsh(x @ adjoint(x)), 0.0, None))
 
 
 def spectral_norm(x: Array) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from sltr._array import Array, array_namespace, clip, eigh, singular_values
+from sltr._array import Array, adjoint, array_namespace, clip, eigh, singular_values
 
 __all__ = [
     "L1",
@@ -47,7 +47,7 @@ def soft_threshold(x: Array, threshold: float | Array) -> Array:
 def _short_side_spectrum(x: Array) -> tuple[Array, Array]:
     """Return singular values (…, n) and left vectors (…, n, n), n the short side."""
     xp = array_namespace(x)
-    values, vectors = eigh(x @ xp.matrix_transpose(x))
+    values, vectors = eigh(x @ adjoint(x))
     return xp.sqrt(clip(values, 0.0, None)), vectors
 
 
@@ -57,14 +57,11 @@ def _scale_singular_values(x: Array, scale_of) -> Array:
     Only the Gram matrix of the short side is decomposed: with x = U·S·Vᵀ and
     x·xᵀ = U·S²·Uᵀ, the result is U·scale·Uᵀ·x.
     """
-    xp = array_namespace(x)
     if x.shape[-2] > x.shape[-1]:
-        return xp.matrix_transpose(
-            _scale_singular_values(xp.matrix_transpose(x), scale_of)
-        )
+        return adjoint(_scale_singular_values(adjoint(x), scale_of))
     values, vectors = _short_side_spectrum(x)
     scaled = vectors * scale_of(values)[..., None, :]
-    return (scaled @ xp.matrix_transpose(vectors)) @ x
+    return (scaled @ adjoint(vectors)) @ x
 
 
 def clip_singular_values(x: Array, radius: float | Array) -> Array:
@@ -173,7 +170,7 @@ class LInfBall:
         """Return 0 inside the ball (to rounding), infinity outside."""
         xp = array_namespace(x)
         largest = xp.max(xp.abs(x - self.centre), axis=(-2, -1))
-        return _indicator(largest, self.radius)
+        return _indicator(largest, self.radius, x)
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Project onto the ball, whatever the step."""
@@ -191,14 +188,16 @@ class SpectralBall:
         """Return 0 inside the ball (to rounding), infinity outside."""
         xp = array_namespace(x)
         largest = xp.max(singular_values(x - self.centre), axis=-1)
-        return _indicator(largest, self.radius)
+        return _indicator(largest, self.radius, x)
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Project onto the ball, whatever the step."""
         return self.centre + clip_singular_values(v - self.centre, self.radius)
 
 
-def _indicator(size: Array, radius: float | Array) -> Array:
-    xp = array_namespace(size)
-    rounding = 16 * xp.finfo(size.dtype).eps
-    return xp.where(size <= radius * (1.0 + rounding) + rounding, 0.0, xp.inf)
+def _indicator(size: Array, radius: float | Array, x: Array) -> Array:
+    """Return 0 where `size` is at most `radius`, to the rounding of entries of x."""
+    xp = array_namespace(x)
+    rounding = 16 * max(x.shape[-2:]) * xp.finfo(x.dtype).eps
+    slack = rounding * (radius + xp.max(xp.abs(x), axis=(-2, -1)))
+    return xp.where(size <= radius + slack, 0.0, xp.inf)

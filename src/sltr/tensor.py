@@ -81,8 +81,19 @@ def mode_product(tensor: Array, matrix: Array, mode: int) -> Array:
     (1, 2, 4)
     """
     xp = array_namespace(tensor)
-    shape = (*tensor.shape[1 : mode + 1], matrix.shape[0], *tensor.shape[mode + 2 :])
-    return fold(xp.matmul(matrix, unfold(tensor, mode)), mode, shape)
+    before, size, after = (
+        tensor.shape[: mode + 1],
+        tensor.shape[mode + 1],
+        tensor.shape[mode + 2 :],
+    )
+    # Products of slices in place: an unfolding would copy the whole batch.
+    if prod(after) == 1:
+        rows = xp.reshape(tensor, (prod(before), size))
+        product = rows @ xp.matrix_transpose(matrix)
+    else:
+        slices = xp.reshape(tensor, (prod(before), size, prod(after)))
+        product = xp.matmul(matrix, slices)
+    return xp.reshape(product, (*before, matrix.shape[0], *after))
 
 
 def contract(samples: Array, coef: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite, prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from sltr._array import (
     Array,
     array_namespace,
     as_array,
+    device,
     is_array_api,
     is_numpy,
     real_dtype,
+    to_numpy,
 )
 from sltr.design import column_means
 from sltr.tensor import flatten
@@ -24,6 +27,8 @@ __all__ = [
     "Centred",
     "Samples",
     "centre",
+    "check_count",
+    "check_covariates",
     "check_new_samples",
     "check_nonnegative",
     "check_samples",
@@ -48,6 +53,15 @@ class Samples:
     def flat(self) -> Array:
         """The samples as a matrix, one row each."""
         return flatten(self.X)
+
+    def take(self, rows: Any) -> Samples:
+        """Return the samples in these rows."""
+        xp = array_namespace(self.X)
+        index = as_array(rows, self.X, dtype=xp.int64)
+        X, weight = (xp.take(x, index, axis=0) for x in (self.X, self.weight))
+        # Labels may be of any type that NumPy has.
+        y = self.y[rows] if is_numpy(self.y) else xp.take(self.y, index, axis=0)
+        return Samples(X, y, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +118,46 @@ def check_samples(
     return _drop_weightless(X, y, weight, min_samples)
 
 
+def check_covariates(
+    covariates: Any,
+    n_samples: int,
+    like: Array,
+    *,
+    sample_weight: Any = None,
+    n_columns: int = -1,
+) -> Array:
+    """Return scalar covariates as a clean array (n, q) of the library of `like`.
+
+    Parameters
+    ----------
+    covariates : array of shape (n,) or (n, q), or None for q = 0
+    n_samples : int
+        The samples `check_samples` kept.
+    like : array
+    sample_weight : array of shape (n,), optional
+        Rows of weight zero are dropped, as `check_samples` does.
+    n_columns : int
+        The number of columns a fitted model expects; -1 for any.
+    """
+    xp = array_namespace(like)
+    given = np.zeros((n_samples, 0)) if covariates is None else to_numpy(covariates)
+    clean = np.asarray(given, dtype=np.float64)
+    clean = clean[:, None] if clean.ndim == 1 else clean
+    if covariates is not None and np.ndim(sample_weight) == 1:
+        kept = np.asarray(to_numpy(sample_weight)) > 0
+        clean = clean[kept] if len(kept) == len(clean) else clean
+    expected = n_columns if n_columns >= 0 else clean.shape[-1]
+    if clean.shape != (n_samples, expected) or not np.isfinite(clean).all():
+        msg = (
+            f"covariates of shape {clean.shape} were given for {n_samples} samples; "
+            f"expected finite numbers, one row for each sample and {expected} columns."
+        )
+        raise ValueError(msg)
+    if expected == 0:  # an empty list would lose its number of columns
+        return xp.zeros((n_samples, 0), dtype=like.dtype, device=device(like))
+    return as_array(clean, like)
+
+
 def check_new_samples(estimator: Any, X: Any) -> Array:
     """Check samples to predict for against the shape the estimator was fitted on."""
     if is_array_api(X) and not is_numpy(X):
@@ -151,6 +205,21 @@ def check_nonnegative(value: Any, name: str) -> float:
     return number
 
 
+def check_count(
+    value: Any, name: str, *, smallest: int = 1, largest: int | None = None
+) -> int:
+    """Return a whole number in the range, or say what is wrong with it."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < smallest or (largest is not None and value > largest):
+        limit = "" if largest is None else f" and at most {largest}"
+        msg = (
+            f"{name}={value!r} was given; expected a whole number of at least "
+            f"{smallest}{limit}."
+        )
+        raise ValueError(msg)
+    return int(value)
+
+
 def check_shape(n_features: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return `feature_shape` if rows of `n_features` entries fold into it."""
     try:
@@ -186,7 +255,7 @@ def _drop_weightless(X: Array, y: Array, weight: Array, min_samples: int) -> Sam
     if n_kept == X.shape[0]:
         return Samples(X, y, weight)
     rows = xp.nonzero(kept)[0]
-    y = y[kept] if is_numpy(y) else xp.take(y, rows, axis=0)
+    y = y[to_numpy(kept)] if is_numpy(y) else xp.take(y, rows, axis=0)
     return Samples(xp.take(X, rows, axis=0), y, xp.take(weight, rows, axis=0))
 
 
@@ -230,9 +299,13 @@ def _check_foreign(
             f"of at least {min_samples}."
         )
         raise ValueError(msg)
-    if labels:
-        return X, y
     xp = array_namespace(X)
+    if labels:
+        y = np.asarray(to_numpy(y) if is_array_api(y) else y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            msg = "y contains NaN or infinity; expected one label for each sample."
+            raise ValueError(msg)
+        return X, y
     y = xp.reshape(as_array(y, X), (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."

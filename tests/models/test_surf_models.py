@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import mean_absolute_error
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sltr.models.surf import SURFRegressor
 from sltr.models.surf_cv import SURFRegressorCV
@@ -22,11 +21,6 @@ def planted(rng, n=120, shape=(6, 5, 4), noise=0.2):
     coef[3, 4, 2:] = -1.5
     y = np.tensordot(X, coef, axes=len(shape)) + 7.0
     return X, y + noise * rng.standard_normal(n), coef
-
-
-@parametrize_with_checks([SURFRegressor(), SURFRegressorCV(2, **SMALL_CV)])
-def test_sklearn_check(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sltr.models.tpgd import TPGDRegressor, column_cardinalities, tucker_ranks
 from sltr.models.tpgd_cv import TPGDRegressorCV
@@ -23,13 +22,6 @@ def planted(rng, n=150, noise=0.2):
     coef[3, 4, 2:] = -1.5
     y = np.tensordot(X, coef, axes=3) + 7.0
     return X, y + noise * rng.standard_normal(n), coef
-
-
-@parametrize_with_checks(
-    [TPGDRegressor(), TPGDRegressorCV(cv=3, sparsities=(0.25, 1.0))]
-)
-def test_sklearn_check(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize(

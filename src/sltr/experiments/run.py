@@ -19,7 +19,7 @@ from joblib import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
 from sltr.experiments.rows import Row, append_row, read_rows
-from sltr.experiments.scores import METRICS, score_model
+from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
 from sltr.experiments.trials import SOURCES, draw_trial
 
@@ -119,8 +119,9 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
         row["fit_seconds"] = perf_counter() - start
         row["metrics"] = score_model(model, trial, job.metrics, job.scored_on)
         row["n_candidates"] = _n_candidates(model)
-        if job.keep_coef and hasattr(model, "coef_"):
-            _store_coef(folder / "coef" / f"{row['key']}.npy", model.coef_)
+        coef = fitted_coef(model)
+        if job.keep_coef and coef is not None:
+            _store_coef(folder / "coef" / f"{row['key']}.npy", coef)
     except Exception:
         row["error"] = traceback.format_exc(limit=-3)
     finished = datetime.now(UTC).isoformat(timespec="seconds")

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
 from sltr.experiments.trials import Trial
 
-__all__ = ["METRICS", "score_model"]
+__all__ = ["METRICS", "fitted_coef", "score_model"]
 
 
 def score_model(
@@ -23,6 +23,11 @@ def score_model(
     test = scored_on == "test"
     X, y = (trial.X_test, trial.y_test) if test else (trial.X, trial.y)
     return {name: float(METRICS[name](model, X, y, trial)) for name in metrics}
+
+
+def fitted_coef(model: Any) -> np.ndarray | None:
+    """Return the coefficient of a model, or of the best one a search found."""
+    return getattr(getattr(model, "best_estimator_", model), "coef_", None)
 
 
 def _mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
@@ -58,9 +63,10 @@ def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
 
 def _estimation_error(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
     """‖Ŵ − W‖_F / ‖W‖_F; not a number where W is not known or nothing is fitted."""
-    if trial.coef is None or not hasattr(model, "coef_"):
+    coef = fitted_coef(model)
+    if trial.coef is None or coef is None:
         return float("nan")
-    error = np.reshape(model.coef_, trial.coef.shape) - trial.coef
+    error = np.reshape(coef, trial.coef.shape) - trial.coef
     return float(np.linalg.norm(error) / np.linalg.norm(trial.coef))
 
 

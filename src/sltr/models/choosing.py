@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, get_scorer, make_scorer
+from sklearn.metrics import get_scorer
 
 from sltr._array import to_numpy
 from sltr.models.candidates import Candidate
 from sltr.models.heldout import KnownClassifier, KnownRegressor
+from sltr.models.labels import class_numbers
 from sltr.models.selection import AT_ONCE, best_index, fold_scores
 from sltr.models.tuning import Fold, HeldOut, Task, scale_factors
 
@@ -118,19 +119,12 @@ def _scores(
             return KnownRegressor(known[:, 0])
         return KnownClassifier(known, classes)
 
-    # Known names score one indicator; "accuracy" of several classes is another.
+    # A name would score the first indicator; its scorer sees labels of all classes.
     return fold_scores(
-        make_scorer(accuracy_score) if scoring == "accuracy" else scoring,
-        Y[:, 0] if classes is None else to_labels(Y, classes),
+        get_scorer(scoring),
+        Y[:, 0] if classes is None else classes[class_numbers(Y)],
         predictions[:, 0, :],
         weight=weight,
         model=model,
         X=to_numpy(task.samples.X[fold.rows, ...]),
     )
-
-
-def to_labels(indicators: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the labels behind 0/1 indicators of shape (n, 1) or (n, K)."""
-    if indicators.shape[1] == 1:
-        return classes[(indicators[:, 0] > 0.5).astype(int)]
-    return classes[indicators.argmax(axis=1)]

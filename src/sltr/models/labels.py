@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.multiclass import check_classification_targets
 
-from sltr._array import is_array_api, to_numpy
+from sltr._array import Array, to_numpy
 
 __all__ = [
     "calibration_folds",
+    "class_numbers",
     "fit_sigmoids",
     "label_indicators",
     "probabilities",
     "winning_labels",
 ]
+
+SMALLEST_SLOPE = 1e-3  # of log-odds per standard deviation of the scores
 
 
 def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -30,28 +33,42 @@ def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> classes.tolist(), indicators[:, 0].tolist()
     (['a', 'b'], [1.0, 0.0, 1.0])
     """
-    labels = to_numpy(y) if is_array_api(y) else np.asarray(y)
+    labels = to_numpy(y)
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         msg = (
-            f"y holds labels of one class only ({classes.tolist()}); expected at "
-            "least two classes. Add samples of another class."
+            f"y holds labels of one class only, {classes.tolist()}, among samples of "
+            "positive weight; expected at least two. Add samples of another class."
         )
         raise ValueError(msg)
     one_hot = (codes.reshape(-1)[:, None] == np.arange(len(classes))).astype(float)
     return classes, one_hot[:, 1:] if len(classes) == 2 else one_hot
 
 
-def winning_labels(classes: np.ndarray, decision: np.ndarray) -> np.ndarray:
-    """Return labels from decision values: (n,) about zero, or (n, K)."""
+def class_numbers(indicators: np.ndarray) -> np.ndarray:
+    """Return each sample's place among the classes, from its indicators."""
+    single = indicators.shape[1] == 1
+    return indicators[:, 0].astype(int) if single else indicators.argmax(axis=1)
+
+
+def winning_labels(classes: np.ndarray, decision: Array) -> np.ndarray:
+    """Return labels from decision values: (n,) about zero, or (n, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> winning_labels(np.array(["a", "b"]), np.array([-0.2, 0.4])).tolist()
+    ['a', 'b']
+    """
+    decision = to_numpy(decision)
     codes = decision > 0 if decision.ndim == 1 else decision.argmax(axis=1)
     return classes[codes.astype(int)]
 
 
 def calibration_folds(indicators: np.ndarray, n_splits: int = 5) -> list[np.ndarray]:
     """Return held-out rows of stratified folds; none if a class is too small."""
-    codes = indicators[:, 0] if indicators.shape[1] == 1 else indicators.argmax(axis=1)
+    codes = class_numbers(indicators)
     smallest = int(np.unique(codes, return_counts=True)[1].min())
     n_splits = min(n_splits, smallest)
     if n_splits < 2:
@@ -69,24 +86,35 @@ def fit_sigmoids(
     proposed, so that separable scores keep a finite slope.
     """
     fitted = []
+    share_of = weight / weight.sum()
     for k in range(indicators.shape[1]):
         target = indicators[:, k] > 0.5
         n_positive, n_negative = weight[target].sum(), weight[~target].sum()
         high = (n_positive + 1.0) / (n_positive + 2.0)
         low = 1.0 / (n_negative + 2.0)
         share = np.where(target, high, low)
+        # Scores of unit size about zero: the offset stays right if the slope is cut.
+        middle, spread = _location(scores[:, k], weight)
+        column = (scores[:, k] - middle) / spread
         # A fractional target is two samples, one of each label.
-        column = np.concatenate([scores[:, k], scores[:, k]])[:, None]
-        spread = scores[:, k].std() or 1.0
-        model = LogisticRegression(C=1e6).fit(
-            column / spread,
+        model = LogisticRegression(C=1e6, solver="newton-cholesky", tol=1e-8).fit(
+            np.concatenate([column, column])[:, None],
             np.repeat([1, 0], len(target)),
             sample_weight=np.concatenate([weight * share, weight * (1.0 - share)]),
         )
-        # A score may not speak against its own class, whatever a few samples say.
-        slope = max(float(model.coef_[0, 0]), 1e-3) / spread
-        fitted.append((slope, float(model.intercept_[0])))
+        slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
+        if slope < SMALLEST_SLOPE:
+            # A score may not speak against its own class, whatever a few samples say.
+            slope, offset = SMALLEST_SLOPE, float(logit(share_of @ share))
+        fitted.append((slope / spread, offset - slope * middle / spread))
     return np.array(fitted)
+
+
+def _location(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Return weighted mean and deviation; that of equal values counts as one."""
+    mean = float(np.average(values, weights=weight))
+    spread = float(np.average((values - mean) ** 2, weights=weight)) ** 0.5
+    return mean, spread if spread > 1e-10 * abs(mean) else 1.0
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from sltr._array import Array, array_namespace
@@ -11,7 +12,7 @@ from sltr.design import inner
 from sltr.tensor import flatten
 from sltr.validation import check_new_samples
 
-__all__ = ["linear_scores", "predict_linear"]
+__all__ = ["linear_scores", "predict_linear", "set_linear"]
 
 
 def linear_scores(model: Any, X: Any) -> Array:
@@ -29,3 +30,15 @@ def linear_scores(model: Any, X: Any) -> Array:
 def predict_linear(model: Any, X: Any) -> Array:
     """Return the predictions of a fitted linear regressor, shape (n,)."""
     return linear_scores(model, X)
+
+
+def set_linear(model: Any, coef: Array, intercept: Array) -> None:
+    """Set coefficient and intercept; those of a single response lose their axis.
+
+    A classifier's scores, fitted to 0 and 1, are moved to change sign at ½.
+    """
+    if is_classifier(model):
+        intercept = intercept - 0.5
+    single = coef.shape[0] == 1
+    model.coef_ = coef[0, ...] if single else coef
+    model.intercept_ = float(intercept[0]) if single else intercept

@@ -2,86 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import get_scorer
 
-from sltr._array import Array, array_namespace, as_array, is_array_api, to_numpy
+from sltr._array import Array, to_numpy
 from sltr.design import inner
-from sltr.models.selection import fold_scores, kept_splits
+from sltr.models.linear import set_linear
+from sltr.models.selection import Split, fold_scores
 from sltr.tensor import flatten
 from sltr.validation import Samples
 
-__all__ = ["candidate_scores"]
+__all__ = ["LinearFits", "candidate_scores"]
 
-Fits = tuple[Array, list[float]]
+
+@dataclass(frozen=True, eq=False)
+class LinearFits:
+    """G candidates fitted to the same samples, for K responses each.
+
+    Attributes
+    ----------
+    coef : array of shape (G, K, p1, …, pM)
+    intercept : array of shape (G, K)
+    converged : bool
+        Whether all of them did.
+    """
+
+    coef: Array
+    intercept: Array
+    converged: bool = True
 
 
 def candidate_scores(
-    estimator: Any,
+    model: Any,
     samples: Samples,
-    y: Any,
-    sample_weight: Any,
-    fit: Callable[[Samples], Fits],
-) -> np.ndarray:
-    """Fit every fold and score its candidates, shape (F, G).
+    folds: Sequence[Split],
+    fit: Callable[[np.ndarray], LinearFits],
+    *,
+    weighted: bool,
+    truth: np.ndarray | None = None,
+) -> tuple[np.ndarray, int]:
+    """Fit every fold and score its candidates.
 
     Parameters
     ----------
-    estimator : estimator
-        Its `cv`, `scoring` and `n_jobs` are used; a clone carries a candidate
-        where the score needs an estimator.
+    model : estimator
+        Its `scoring` and `n_jobs` are used; a clone carries a candidate where the
+        score needs an estimator.
     samples : Samples
-    y, sample_weight : array of shape (n,)
-        As given, with samples of weight zero: the folds are meant for all.
+    folds : sequence of (train rows, test rows)
     fit : callable
-        From training samples to coefficients (G, p1, …, pM) and G intercepts.
+        From training rows to the candidates fitted to them.
+    weighted : bool
+        Whether scores use the samples' weights.
+    truth : array of shape (n,), optional
+        What predictions are scored against, in place of the samples' responses.
+
+    Returns
+    -------
+    scores : array of shape (F, G)
+    n_open : int
+        Folds in which a candidate did not converge.
     """
-    folds = kept_splits(estimator.cv, _on_host(y), _on_host(sample_weight))
+    truth = to_numpy(samples.y) if truth is None else truth
     run = delayed(_score_fold)
-    jobs = (run(estimator, samples, train, test, fit) for train, test in folds)
-    return np.stack(Parallel(n_jobs=estimator.n_jobs)(jobs))
-
-
-def _on_host(values: Any) -> Any:
-    if values is None or is_array_api(values):
-        return None if values is None else to_numpy(values)
-    return np.asarray(values)
+    jobs = (run(model, samples, truth, fold, fit, weighted) for fold in folds)
+    scores, converged = zip(*Parallel(n_jobs=model.n_jobs)(jobs), strict=True)
+    return np.stack(scores), converged.count(False)
 
 
 def _score_fold(
-    estimator: Any,
+    model: Any,
     samples: Samples,
-    train: np.ndarray,
-    test: np.ndarray,
-    fit: Callable[[Samples], Fits],
-) -> np.ndarray:
-    coefs, intercepts = fit(_take(samples, train))
-    held_out = _take(samples, test)
-
-    def candidate(g: int) -> Any:
-        model = clone(estimator)
-        model.n_features_in_ = held_out.X.shape[1]
-        model.shape_in_ = held_out.shape
-        model.coef_, model.intercept_ = coefs[g, ...], intercepts[g]
-        return model
-
-    predictions = to_numpy(inner(held_out.flat, flatten(coefs))) + np.array(intercepts)
-    return fold_scores(
-        estimator.scoring,
-        to_numpy(held_out.y),
-        predictions,
-        weight=to_numpy(held_out.weight),
-        model=candidate,
+    truth: np.ndarray,
+    fold: Split,
+    fit: Callable[[np.ndarray], LinearFits],
+    weighted: bool,
+) -> tuple[np.ndarray, bool]:
+    train, test = fold
+    fits, held_out = fit(train), samples.take(test)
+    default = "accuracy" if is_classifier(model) else "r2"
+    scoring = model.scoring
+    if fits.coef.shape[1] > 1:  # only two classes are scored for all at once
+        scoring = get_scorer(scoring or default)
+    scores = fold_scores(
+        scoring,
+        truth[test],
+        to_numpy(inner(held_out.flat, flatten(fits.coef[:, 0, ...])))
+        + to_numpy(fits.intercept[:, 0]),
+        weight=to_numpy(held_out.weight) if weighted else None,
+        model=lambda g: _candidate(model, fits, g),
         X=held_out.X,
+        default=default,
     )
+    return scores, fits.converged
 
 
-def _take(samples: Samples, rows: np.ndarray) -> Samples:
-    xp = array_namespace(samples.X)
-    index = as_array(rows, samples.X, dtype=xp.int64)
-    parts = (samples.X, samples.y, samples.weight)
-    return Samples(*(xp.take(part, index, axis=0) for part in parts))
+def _candidate(model: Any, fits: LinearFits, g: int) -> Any:
+    """Return candidate g as an estimator fitted on tensors, folded already."""
+    candidate = clone(model).set_params(feature_shape=None)
+    candidate.shape_in_ = model.shape_in_
+    candidate.n_features_in_ = model.shape_in_[0]
+    if is_classifier(model):
+        named = not callable(model.scoring)
+        candidate.classes_ = np.arange(len(model.classes_)) if named else model.classes_
+    set_linear(candidate, fits.coef[g, ...], fits.intercept[g, ...])
+    return candidate

@@ -11,10 +11,21 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.metrics import check_scoring
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 
-__all__ = ["AT_ONCE", "best_index", "cv_table", "fold_scores", "kept_splits", "splits"]
+from sltr._array import to_numpy
+
+__all__ = [
+    "AT_ONCE",
+    "Split",
+    "best_index",
+    "cv_table",
+    "fold_scores",
+    "kept_splits",
+    "record_choice",
+    "splits",
+]
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -47,7 +58,7 @@ def splits(
 
 def kept_splits(
     cv: Any,
-    y: np.ndarray,
+    y: Any,
     sample_weight: Any = None,
     *,
     groups: Any = None,
@@ -64,9 +75,9 @@ def kept_splits(
     >>> [test.tolist() for _, test in kept_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
     [[0, 1], [2, 3]]
     """
-    y = np.asarray(y).reshape(-1)
+    y = to_numpy(y).reshape(-1)
     folds = splits(cv, y, groups=groups, classifier=classifier)
-    kept = np.asarray(1.0 if sample_weight is None else sample_weight) > 0
+    kept = to_numpy(1.0 if sample_weight is None else sample_weight) > 0
     if kept.all():
         return folds
     number = np.cumsum(kept) - 1
@@ -113,12 +124,9 @@ def fold_scores(
         msg = f"scoring={scoring!r} was given; expected one of {sorted(AT_ONCE)}."
         raise ValueError(msg)
     extra = {} if weight is None else {"sample_weight": weight}
-    n_candidates = predictions.shape[1]
-    scores = np.empty(n_candidates)
-    for g in range(n_candidates):
-        candidate = model(g)
-        scores[g] = check_scoring(candidate, name)(candidate, X, y, **extra)
-    return scores
+    scorer = get_scorer(name)
+    candidates = map(model, range(predictions.shape[1]))
+    return np.array([scorer(candidate, X, y, **extra) for candidate in candidates])
 
 
 def _mse(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -207,6 +215,30 @@ def best_index(
     spread = scores[:, best].std(ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
     close = np.flatnonzero(mean >= mean[best] - spread)
     return int(min(close, key=lambda g: (complexity[g], -mean[g])))
+
+
+def record_choice(
+    model: Any,
+    params: Mapping[str, Sequence],
+    scores: np.ndarray,
+    *,
+    rule: str = "best",
+    complexity: np.ndarray | None = None,
+) -> int:
+    """Set `best_score_` and `cv_results_` of a CV estimator; return the winner.
+
+    Parameters
+    ----------
+    model : estimator
+    params, scores
+        As for `cv_table`.
+    rule, complexity
+        As for `best_index`.
+    """
+    winner = best_index(scores, rule=rule, complexity=complexity)
+    model.best_score_ = float(scores[:, winner].mean())
+    model.cv_results_ = cv_table(params, scores)
+    return winner
 
 
 def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from sltr._array import Array, array_namespace, as_array, to_numpy
+from sltr._array import Array, array_namespace, as_array, explained_memory, to_numpy
 from sltr.design import inner
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
@@ -146,7 +145,8 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        fit = _fit(self, samples, samples.y[:, None], [])
+        with explained_memory():
+            fit = _fit(self, samples, samples.y[:, None], [])
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.dual_gap_, self.n_iter_ = float(fit.gap[0, 0]), int(fit.n_iter[0, 0])
@@ -232,7 +232,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         folds = calibration_folds(indicators)
-        fit = _fit(self, samples, as_array(indicators, samples.X), folds)
+        with explained_memory():
+            fit = _fit(self, samples, as_array(indicators, samples.X), folds)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
@@ -249,8 +250,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels of the largest scores, shape (n,)."""
-        check_is_fitted(self, "coef_")
-        return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
+        scores = self.decision_function(X)
+        return winning_labels(self.classes_, scores)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sltr._array import Array, as_array, to_numpy
+from sltr._array import Array, as_array, explained_memory, to_numpy
 from sltr.models.candidates import (
     LAMBDAS,
     PAPER_EPSILONS,
@@ -152,9 +152,10 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     ) -> SLTRRegressorCV:
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        task = fitting_task(self, samples, samples.y[:, None])
-        folds = _folds(self, task, y, sample_weight, groups, classifier=False)
-        choice, fit = _tune(self, task, folds, None, sample_weight is not None)
+        with explained_memory():
+            task = fitting_task(self, samples, samples.y[:, None])
+            folds = _folds(self, task, y, sample_weight, groups, classifier=False)
+            choice, fit = _tune(self, task, folds, None, sample_weight is not None)
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.ranks_ = numerical_ranks(self.coef_)
@@ -246,9 +247,11 @@ best_index_, best_score_, cv_results_
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
-        task = fitting_task(self, samples, as_array(indicators, samples.X))
-        folds = _folds(self, task, y, sample_weight, groups, classifier=True)
-        choice, fit = _tune(self, task, folds, self.classes_, sample_weight is not None)
+        with explained_memory():
+            task = fitting_task(self, samples, as_array(indicators, samples.X))
+            folds = _folds(self, task, y, sample_weight, groups, classifier=True)
+            weighted = sample_weight is not None
+            choice, fit = _tune(self, task, folds, self.classes_, weighted)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]

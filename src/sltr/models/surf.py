@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sltr._array import Array, array_namespace, as_array
 from sltr.models.linear import predict_linear
 from sltr.solvers.surf import UnitRank, cumulative_tensors, surf
-from sltr.validation import Centred, Samples, centre, check_nonnegative, check_samples
+from sltr.validation import (
+    Centred,
+    Samples,
+    centre,
+    check_count,
+    check_nonnegative,
+    check_samples,
+)
 
 __all__ = [
     "SURFRegressor",
-    "check_count",
     "check_step",
     "check_stop",
     "fit_terms",
@@ -196,14 +201,6 @@ def set_terms(
             "epsilon or stop."
         )
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
-
-
-def check_count(value: Any, name: str) -> int:
-    """Return a whole number of at least 1, or say what is wrong with it."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        msg = f"{name}={value!r} was given; expected a whole number of at least 1."
-        raise ValueError(msg)
-    return int(value)
 
 
 def check_step(epsilon: Any) -> float:

@@ -11,17 +11,22 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from sltr._array import Array, as_array
 from sltr.models.linear import predict_linear
-from sltr.models.linear_cv import candidate_scores
-from sltr.models.selection import best_index, cv_table
+from sltr.models.linear_cv import LinearFits, candidate_scores
+from sltr.models.selection import kept_splits, record_choice
 from sltr.models.surf import (
-    check_count,
     check_step,
     check_stop,
     fit_terms,
     set_terms,
 )
 from sltr.solvers.surf import cumulative_tensors
-from sltr.validation import Samples, centre, check_nonnegative, check_samples
+from sltr.validation import (
+    Samples,
+    centre,
+    check_count,
+    check_nonnegative,
+    check_samples,
+)
 
 __all__ = ["SURFRegressorCV"]
 
@@ -102,7 +107,9 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SURFRegressorCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SURFRegressorCV:
         """Choose a candidate by cross-validation and fit it to all samples.
 
         Parameters
@@ -111,28 +118,27 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
             Used for fitting and for scoring.
+        groups : array of shape (n,), optional
+            Passed to the splitter.
         """
         samples = check_samples(self, X, y, sample_weight)
         settings, n_terms = self._settings(), self._n_terms()
         params = _candidates(settings, n_terms)
-        scores = candidate_scores(
+        scores, _ = candidate_scores(
             self,
             samples,
-            y,
-            sample_weight,
-            lambda part: self._fit_all(part, settings, n_terms),
+            kept_splits(self.cv, y, sample_weight, groups=groups),
+            lambda rows: self._fit_all(samples.take(rows), settings, n_terms),
+            weighted=sample_weight is not None,
         )
-        winner = best_index(
-            scores, rule=self.rule, complexity=np.array(params["n_components"])
-        )
+        sizes = np.array(params["n_components"])
+        winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
         best = {name: values[winner] for name, values in params.items()}
         centred = centre(samples, self.fit_intercept)
         terms = fit_terms(samples, centred, xi=None, max_steps=self.max_steps, **best)
         set_terms(self, terms, samples, centred)
         for name, value in best.items():
             setattr(self, f"{name}_", value)
-        self.best_score_ = float(scores[:, winner].mean())
-        self.cv_results_ = cv_table(params, scores)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -160,8 +166,8 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
 
     def _fit_all(
         self, samples: Samples, settings: list[dict[str, Any]], n_terms: int
-    ) -> tuple[Array, list[float]]:
-        """Return the coefficients and intercepts of all candidates, in order."""
+    ) -> LinearFits:
+        """Return all candidates, in order."""
         centred = centre(samples, self.fit_intercept)
         coefs = []
         for setting in settings:
@@ -178,9 +184,8 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
             last = len(terms)
             coefs.append(sums[[min(k, last) for k in range(1, n_terms + 1)]])
         stacked = as_array(np.concatenate(coefs), samples.X)
-        return stacked, [
-            centred.intercept(stacked[g, ...]) for g in range(len(stacked))
-        ]
+        offsets = [[centred.intercept(stacked[g, ...])] for g in range(len(stacked))]
+        return LinearFits(stacked[:, None, ...], as_array(offsets, samples.X))
 
 
 def _candidates(settings: list[dict[str, Any]], n_terms: int) -> dict[str, list]:

@@ -15,7 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sltr._array import Array
 from sltr.models.linear import predict_linear
 from sltr.solvers.tpgd import SparseTucker, tpgd
-from sltr.validation import Centred, centre, check_nonnegative, check_samples
+from sltr.validation import (
+    Centred,
+    centre,
+    check_count,
+    check_nonnegative,
+    check_samples,
+)
 
 __all__ = [
     "TPGDRegressor",
@@ -208,10 +214,7 @@ def column_cardinalities(sparsity: Any, shape: tuple[int, ...]) -> tuple[int, ..
 
 def check_budget(tol: Any, max_iter: Any) -> tuple[float, int]:
     """Return a clean tolerance and number of steps, or say what is wrong."""
-    if not _is_whole(max_iter) or max_iter < 1:
-        msg = f"max_iter={max_iter!r} was given; expected a whole number of at least 1."
-        raise ValueError(msg)
-    return check_nonnegative(tol, "tol"), int(max_iter)
+    return check_nonnegative(tol, "tol"), check_count(max_iter, "max_iter")
 
 
 def _cardinality(value: Any, size: int, most: int) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from sltr._array import Array, array_namespace
+from sltr._array import Array, array_namespace, as_array
 from sltr.models.linear import predict_linear
-from sltr.models.linear_cv import candidate_scores
-from sltr.models.selection import best_index, cv_table
+from sltr.models.linear_cv import LinearFits, candidate_scores
+from sltr.models.selection import kept_splits, record_choice
 from sltr.models.tpgd import (
     check_budget,
     column_cardinalities,
@@ -20,7 +20,7 @@ from sltr.models.tpgd import (
     tucker_ranks,
 )
 from sltr.solvers.tpgd import largest_eigenvalue, tpgd
-from sltr.validation import Samples, centre, check_samples
+from sltr.validation import centre, check_samples
 
 __all__ = ["TPGDRegressorCV"]
 
@@ -94,7 +94,9 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TPGDRegressorCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> TPGDRegressorCV:
         """Choose a candidate by cross-validation and fit it to all samples.
 
         Parameters
@@ -103,20 +105,22 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
             Used for fitting and for scoring.
+        groups : array of shape (n,), optional
+            Passed to the splitter.
         """
         samples = check_samples(self, X, y, sample_weight)
         tol, max_iter = check_budget(self.tol, self.max_iter)
         candidates = _candidates(self.ranks, self.sparsities, samples.shape)
 
-        def fit_all(part: Samples) -> tuple[Array, list[float]]:
-            centred = centre(part, self.fit_intercept)
+        def fit_all(rows: np.ndarray) -> LinearFits:
+            centred = centre(samples.take(rows), self.fit_intercept)
             xp = array_namespace(centred.A)
             step = 1.0 / (largest_eigenvalue(centred.A) or 1.0)
             coefs = [
                 tpgd(
                     centred.A,
                     centred.y,
-                    part.shape,
+                    samples.shape,
                     *candidate,
                     step=step,
                     tol=tol,
@@ -124,11 +128,17 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
                 ).coef
                 for candidate in candidates
             ]
-            return xp.stack(coefs), [centred.intercept(coef) for coef in coefs]
+            offsets = as_array([[centred.intercept(coef)] for coef in coefs], centred.A)
+            return LinearFits(xp.stack(coefs)[:, None, ...], offsets)
 
-        scores = candidate_scores(self, samples, y, sample_weight, fit_all)
+        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
+        scores, _ = candidate_scores(
+            self, samples, folds, fit_all, weighted=sample_weight is not None
+        )
         sizes = np.array([_n_parameters(*candidate) for candidate in candidates])
-        winner = best_index(scores, rule=self.rule, complexity=sizes)
+        ranks, sparsity = zip(*candidates, strict=True)
+        params = {"ranks": ranks, "sparsity": sparsity}
+        winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
         self.ranks_, self.sparsity_ = candidates[winner]
         centred = centre(samples, self.fit_intercept)
         result = tpgd(
@@ -141,9 +151,6 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
             max_iter=max_iter,
         )
         set_tucker(self, result, centred)
-        self.best_score_ = float(scores[:, winner].mean())
-        ranks, sparsity = zip(*candidates, strict=True)
-        self.cv_results_ = cv_table({"ranks": ranks, "sparsity": sparsity}, scores)
         return self
 
     def predict(self, X: Any) -> Array:

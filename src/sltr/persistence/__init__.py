@@ -46,6 +46,7 @@ def estimator_classes() -> dict[str, type[BaseEstimator]]:
                 inspect.isclass(item)
                 and issubclass(item, BaseEstimator)
                 and item.__module__ == info.name
+                and hasattr(item, "fit")
                 and not name.startswith("_")
             ):
                 found[item.__name__] = item

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from sltr._array import Array, array_namespace, spectral_norm, to_python
 from sltr.prox import clip_entries
 from sltr.solvers.admm import Start, admm
-from sltr.solvers.problem import Problem, spread_over
-from sltr.solvers.result import Result
+from sltr.solvers.problem import Problem, is_within, spread_over
+from sltr.solvers.result import Result, joined
 from sltr.tensor import unfold
 
 __all__ = ["chain"]
@@ -45,14 +45,8 @@ def chain(
         For each chunk, its answers stacked.
     """
     walk = _walk(candidates, [g for chunk in chunks for g in chunk], tol, max_iter)
-    xp = array_namespace(candidates.pilot)
     for chunk in chunks:
-        found = [next(walk) for _ in chunk]
-        stacked = (
-            xp.concat([getattr(r, name) for r in found], axis=0)
-            for name in ("x", "n_iter", "residual", "converged")
-        )
-        yield Result(*stacked)
+        yield joined([next(walk) for _ in chunk])
 
 
 def _walk(
@@ -72,7 +66,7 @@ def _walk(
         if bool(problem.sparse_radius[0] >= base.reach):
             yield base.answer
             continue
-        start = replace(last, x=_boxed(last.x, problem))
+        start = None if last is None else replace(last, x=_boxed(last.x, problem))
         result, last = admm(problem, start, tol=tol, max_iter=max_iter)
         yield result
 
@@ -83,7 +77,7 @@ class _Base:
 
     problem: Problem
     answer: Result
-    end: Start
+    end: Start | None  # none for a closed form, which has no multipliers
     reach: Array  # the narrowest box that does not change the answer
 
     def serves(self, problem: Problem) -> bool:
@@ -99,8 +93,13 @@ class _Base:
 def _base(problem: Problem, last: _Base | None, tol: float, max_iter: int) -> _Base:
     xp = array_namespace(problem.pilot)
     free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
-    start = None if last is None else _scaled(last.end, last.problem, free)
-    answer, end = admm(free, start, tol=tol, max_iter=max_iter)
+    answer, end = _exactly(free), None
+    # A ball that holds zero gives zero, which no relative gap can certify.
+    if not bool(free.is_closed_form()[0]):
+        start = None
+        if last is not None and last.end is not None:
+            start = _scaled(last.end, last.problem, free)
+        answer, end = admm(free, start, tol=tol, max_iter=max_iter)
     return _Base(free, answer, end, xp.max(xp.abs(answer.x - free.pilot)))
 
 
@@ -108,14 +107,16 @@ def _closed_forms(candidates: Problem) -> list[bool]:
     """Say which candidates are closed forms, looking at each box once."""
     xp = array_namespace(candidates.pilot)
     norms: dict[float, list[Array]] = {}
+    largest = float(xp.max(xp.abs(candidates.pilot)))
     found = []
     for g, a in enumerate(to_python(candidates.sparse_radius)):
         if a not in norms:
             moved = clip_entries(candidates.pilot, a)
             norms[a] = [spectral_norm(unfold(moved, mode)) for mode in candidates.modes]
-        fits = xp.concat(norms[a]) <= candidates.low_radius[g, :]
+        fits = is_within(xp.concat(norms[a]), candidates.low_radius[g, :])
         absorbs = candidates.sparse_weight[g] >= xp.sum(candidates.low_weight[g, :])
-        found.append(a == 0.0 or (bool(absorbs) and bool(xp.all(fits))))
+        either = largest <= a or bool(absorbs)
+        found.append(a == 0.0 or (either and bool(xp.all(fits))))
     return found
 
 

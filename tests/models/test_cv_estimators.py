@@ -1,0 +1,111 @@
+"""What all estimators that tune themselves have in common."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
+
+import sltr
+
+MODELS = [
+    sltr.CPRegressorCV(ranks=(1, 2), alphas_ridge=(1e-2,)),
+    sltr.RemursRegressorCV(n_alphas=2),
+    sltr.SLTRRegressorCV("loo", (0.0, 0.5), (0.5,), refine=(None, "scale")),
+    sltr.SturmRegressorCV(n_alphas=2),
+    sltr.SURFRegressorCV(2, epsilons=(0.05,), alphas=(0.0,), stops=(0.0,)),
+    sltr.TPGDRegressorCV((1,), sparsities=(0.5, 1.0)),
+    sltr.TuckerRegressorCV((1, 2), alphas_ridge=(1e-2,)),
+]
+LINEAR = [sltr.TensorLassoCV(n_alphas=3), sltr.TensorElasticNetCV(n_alphas=3)]
+
+
+def names(model):
+    return type(model).__name__
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((36, 4, 3))
+    return X, 2.0 * X[:, 0, 0] - X[:, 1, 0] + 0.3 * rng.standard_normal(36)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=names)
+def test_scorers_see_weights_only_if_some_were_given(model, data):
+    X, y = data
+    model = clone(model)
+
+    def plain(estimator, X, y):
+        return r2_score(y, estimator.predict(X))
+
+    def weighted(estimator, X, y, sample_weight):
+        return r2_score(y, estimator.predict(X), sample_weight=sample_weight)
+
+    found = model.set_params(scoring=plain, cv=3).fit(X, y).cv_results_
+    by_name = model.set_params(scoring="r2").fit(X, y).cv_results_
+    np.testing.assert_allclose(found["mean_test_score"], by_name["mean_test_score"])
+    weight = np.linspace(0.5, 2.0, len(y))
+    model.set_params(scoring=weighted).fit(X, y, sample_weight=weight)
+    by_name = model.cv_results_["mean_test_score"]
+    model.set_params(scoring="r2").fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.cv_results_["mean_test_score"], by_name)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=names)
+def test_any_score_is_computed_where_the_samples_are(model, data):
+    torch = pytest.importorskip("torch")
+    X, y = data
+    model = clone(model).set_params(scoring="explained_variance", cv=3)
+    expected = model.fit(X, y).cv_results_["mean_test_score"]
+    model.fit(torch.from_numpy(X), torch.from_numpy(y))
+    np.testing.assert_allclose(
+        model.cv_results_["mean_test_score"], expected, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("Model", [sltr.CPRegressorCV, sltr.TuckerRegressorCV])
+def test_scorers_need_not_know_of_covariates(Model, data):
+    X, y = data
+    age = np.linspace(0.0, 5.0, len(y))
+
+    def plain(estimator, X, y):
+        return r2_score(y, estimator.predict(X))
+
+    scores = [
+        Model((1,), cv=3, scoring=scoring).fit(X, y + age, covariates=age).best_score_
+        for scoring in ("r2", plain)
+    ]
+    assert scores[0] == pytest.approx(scores[1])
+    assert scores[0] > 0.9
+
+
+@pytest.mark.parametrize("model", MODELS + LINEAR, ids=names)
+def test_groups_reach_the_splitter(model, data):
+    X, y = data
+    model = clone(model)
+    groups = np.repeat([0, 1, 2, 3], 9)
+    model.set_params(cv=LeaveOneGroupOut()).fit(X, y, groups=groups)
+    expected = [
+        (np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in range(4)
+    ]
+    scores = [model.cv_results_[f"split{g}_test_score"] for g in range(4)]
+    model.set_params(cv=expected).fit(X, y)
+    for g in range(4):
+        np.testing.assert_allclose(model.cv_results_[f"split{g}_test_score"], scores[g])
+    with pytest.raises(ValueError, match="groups"):
+        model.set_params(cv=GroupKFold(2)).fit(X, y)
+
+
+@pytest.mark.parametrize("model", MODELS + LINEAR, ids=names)
+def test_the_table_has_one_row_for_each_candidate(model, data):
+    X, y = data
+    model = clone(model)
+    model.set_params(cv=3).fit(X, y)
+    table = model.cv_results_
+    means = np.mean([table[f"split{f}_test_score"] for f in range(3)], axis=0)
+    np.testing.assert_allclose(table["mean_test_score"], means)
+    assert model.best_score_ == pytest.approx(means.max())
+    best = table["params"][int(means.argmax())]
+    chosen = {name: getattr(model, f"{name}_") for name in best}
+    assert chosen == best
