@@ -210,8 +210,6 @@ def _scaled(start: Start, old: Problem, new: Problem) -> Start:
     ratio = xp.min(new.low_radius / old.low_radius, axis=1)
     return Start(
         new.pilot + spread_over(ratio, start.x) * (start.x - old.pilot),
-        start.nuclear,
-        start.spectral,
-        [step * ratio for step in start.nuclear_step],
-        [step * ratio for step in start.spectral_step],
+        start.duals,
+        [step * ratio[:, None] for step in start.steps],
     )
