@@ -121,6 +121,8 @@ def low_rank_refits(
         From residuals (B, n) to their pilots (B, p1, …, pM).
     kind : {"tucker", "cp"}
     largest_rank : int
+        At most the second largest size of a mode, 1 for order one: more is no
+        Tucker rank.
     variance : array of shape (B,)
         `feature_variance` of the subsets.
     fit_intercept : bool

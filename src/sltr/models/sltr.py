@@ -18,6 +18,7 @@ from sltr.models.fitting import (
     fit_subsets,
     fitting_task,
     left_out,
+    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -143,6 +144,7 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
@@ -229,6 +231,7 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
         """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)

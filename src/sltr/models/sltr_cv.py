@@ -20,13 +20,14 @@ from sltr.models.candidates import (
     check_refinements,
     grid_values,
 )
-from sltr.models.choosing import Choice, choose
+from sltr.models.choosing import Choice, check_choosing, choose
 from sltr.models.fitting import (
     SubsetFit,
     all_of,
     choose_epsilon,
     fit_subsets,
     fitting_task,
+    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -148,6 +149,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRRegressorCV:
@@ -243,6 +245,7 @@ best_index_, best_score_, cv_results_
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRClassifierCV:
@@ -298,11 +301,12 @@ def _tune(
     weighted: bool,
 ) -> tuple[Choice, SubsetFit]:
     """Choose a candidate, fit it on all samples, and record what was chosen."""
+    check_choosing(model.scoring, model.rule)
     held = held_out_predictions(
         task,
         folds,
-        _epsilons(model, task),
-        _pairs(model),
+        grid_epsilons(model, task),
+        grid_pairs(model),
         check_refinements(model.refine),
         measure=model.rule == "1se",
         n_jobs=model.n_jobs,
@@ -331,14 +335,16 @@ def _tune(
     return choice, fit
 
 
-def _epsilons(model: Any, task: Task) -> list[float]:
+def grid_epsilons(model: Any, task: Task) -> list[float]:
+    """Return the penalties an estimator's `epsilons` stand for."""
     if isinstance(model.epsilons, str) and model.epsilons == "loo":
         best = choose_epsilon(task.system, "loo", task.samples.X)
         return [factor * best for factor in EPSILON_FACTORS]
     return grid_values(model.epsilons, "epsilons", PAPER_EPSILONS)
 
 
-def _pairs(model: Any) -> list[tuple[float, float]]:
+def grid_pairs(model: Any) -> list[tuple[float, float]]:
+    """Return all pairs of an estimator's `lambdas_sparse` and `lambdas_low`."""
     sparse = grid_values(model.lambdas_sparse, "lambdas_sparse", PAPER_LAMBDAS)
     low = grid_values(model.lambdas_low, "lambdas_low", PAPER_LAMBDAS)
     return list(product(sparse, low))
