@@ -71,3 +71,13 @@ def test_foreign_arrays_stay_foreign(foreign, data):
         given = foreign.array(X)
         found = model.fit(given, foreign.array(y)).predict(given)
         np.testing.assert_allclose(foreign.numpy(found), expected, atol=1e-6)
+
+
+def test_chosen_penalty_is_above_rounding():
+    # Without noise the smallest penalty is best; in single precision a tenth of
+    # 1e-6 of the mean eigenvalue would not even make a Gram matrix definite.
+    X = np.random.default_rng(0).normal(size=(40, 3, 2))
+    y = X.sum(axis=(1, 2))
+    double = TensorRidge().fit(X, y).epsilon_
+    single = TensorRidge().fit(X.astype(np.float32), y.astype(np.float32)).epsilon_
+    assert single > 500 * double

@@ -89,7 +89,10 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     scale = system.mean_eigenvalue()
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0
-    candidates = [scale * 10.0 ** (k / 6) for k in range(-36, 31)]
+    # In single precision smaller penalties, or a tenth of them, drown in rounding.
+    floor = 1e4 * float(array_namespace(like).finfo(like.dtype).eps)
+    factors = [10.0 ** (k / 6) for k in range(-36, 31)]
+    candidates = [scale * factor for factor in factors if factor > floor]
     errors = to_python(system.loo(as_array(candidates, like)))
     # Below the noise the error is flat: the largest penalty that is as good.
     good = min(errors) * (1.0 + 1e-3)
