@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check tests bench bench-accuracy docs clean
+.PHONY: demo test check tests bench docs clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,8 +34,11 @@ check: $(VENV)/.test
 tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto
 
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
 bench: $(VENV)/.run
 	$(BIN)/python benchmarks/fit.py
 
 clean:
-	rm -rf $(VENV) build dist demo_output docs/_build
+	rm -rf $(VENV) build dist demo_output docs/_build docs/gallery docs/generated

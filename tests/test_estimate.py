@@ -1,3 +1,4 @@
+import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -5,9 +6,11 @@ import pytest
 from oracles import feasible, fold_by_loop, objective, unfold_by_loop
 from problems import POSED, Posed, posed
 
-import sltr.estimate as module
 from sltr.estimate import Settings, absolute_radii, estimate, estimate_path
 from sltr.solvers.chain import chain
+
+# The package's attribute of this name is the function.
+module = importlib.import_module("sltr.estimate")
 
 TOL = 1e-6
 # shape, fraction of the largest entry, of the largest singular value, (α, β)

@@ -47,7 +47,9 @@ NAMES = [
     "datasets",
     "error_bound",
     "estimate",
+    "load",
     "metrics",
+    "save",
 ]
 ESTIMATORS = [
     thing
@@ -115,6 +117,13 @@ def test_plotting_is_loaded_when_asked_for(monkeypatch):
     assert "plotting" in dir(sltr)
     with pytest.raises(AttributeError, match="has no attribute 'plot'"):
         sltr.plot  # noqa: B018
+
+
+def test_report_is_the_function_even_after_its_package_is_loaded():
+    import sltr.reporting
+
+    assert sltr.report is sltr.reporting.report
+    assert "report" in dir(sltr)
 
 
 WITHOUT = """

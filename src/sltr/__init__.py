@@ -26,6 +26,7 @@ from sltr.models.tpgd import TPGDRegressor
 from sltr.models.tpgd_cv import TPGDRegressorCV
 from sltr.models.trr import HRTRRRegressor, ORTRRRegressor
 from sltr.models.tucker import TuckerRegressor
+from sltr.persistence import load, save
 
 __version__ = "0.1.0"
 
@@ -61,16 +62,20 @@ __all__ = [
     "datasets",
     "error_bound",
     "estimate",
+    "load",
     "metrics",
+    "save",
 ]
 
-# Submodules whose imports need an extra: loaded when asked for, not in __all__.
-_LAZY = ("plotting",)
+# What needs an extra is loaded when asked for, and not in __all__.
+_LAZY = ("plotting", "report")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return import_module(f"sltr.{name}")
+    if name == "plotting":
+        return import_module("sltr.plotting")
+    if name == "report":
+        return import_module("sltr.reporting").report
     msg = f"module 'sltr' has no attribute {name!r}"
     raise AttributeError(msg)
 

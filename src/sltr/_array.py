@@ -130,6 +130,10 @@ def clip(x: Array, low: float | Array | None, high: float | Array | None) -> Arr
     if type(x) is np.ndarray:  # np.clip and its wrappers cost more than the work
         x = x if low is None else np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
+    if is_torch_array(x):  # one kernel where the portable version takes several
+        bounds = [bound for bound in (low, high) if bound is not None]
+        if len({type(bound) for bound in bounds}) == 1:
+            return x.clamp(low, high)
     return array_namespace(x).clip(x, low, high)
 
 
@@ -161,13 +165,13 @@ def eigvalsh(gram: Array) -> Array:
     return array_namespace(gram).linalg.eigvalsh(gram)
 
 
-# torch loops over a batch of matrices larger than this on CUDA, 300 times slower.
-TORCH_BATCHED = 32
-
-
 def _wants_cupy(gram: Array) -> bool:
-    on_cuda = is_torch_array(gram) and gram.is_cuda
-    return on_cuda and gram.shape[-1] > TORCH_BATCHED and _cupy() is not None
+    """Say whether to decompose torch's matrices by CuPy.
+
+    On CUDA, torch waits for the device after each decomposition and, above 32 × 32,
+    loops over the batch, 300 times slower; CuPy does neither.
+    """
+    return is_torch_array(gram) and gram.is_cuda and _cupy() is not None
 
 
 @cache

@@ -30,7 +30,7 @@ from sltr._array import (
     to_python,
 )
 from sltr.solvers.batch import batch
-from sltr.solvers.chain import chain
+from sltr.solvers.chain import chains, runs_of_close_pilots
 from sltr.solvers.ppxa import solve_by_ppxa
 from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result, joined
@@ -309,7 +309,7 @@ _SOLVERS = ("admm", "ppxa")
 def _streams(
     block: _Block, chunks: list[list[int]], settings: Settings, run_terms: Callable
 ) -> list[Iterator[Result]]:
-    """Return iterators over the chunks' results: one per pilot, or one for all."""
+    """Return iterators over the chunks' results: one per run of pilots, or for all."""
     xp = array_namespace(block.pilots)
     alpha, beta = _weights(block.sparse_radius, block.low_radius, settings.weights)
     # Wider than any pilot of this scale can need; also, the quotient stays finite.
@@ -335,7 +335,9 @@ def _streams(
     tol, max_iter = settings.tol, settings.max_iter
     small = prod(block.pilots.shape[1:]) <= SMALL_ENTRIES
     if is_numpy(block.pilots) and not small:
-        return [chain(posed(q), chunks, tol=tol, max_iter=max_iter) for q in each]
+        runs = runs_of_close_pilots(block.pilots)
+        problems = [[posed(each[q]) for q in run] for run in runs]
+        return [chains(run, chunks, tol=tol, max_iter=max_iter) for run in problems]
     return [batch(posed(slice(None)), chunks, tol=tol, max_iter=max_iter)]
 
 

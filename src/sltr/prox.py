@@ -72,14 +72,12 @@ def clip_singular_values(x: Array, radius: float | Array) -> Array:
     x : array of shape (…, n, q)
     radius : float or array of shape (…,)
     """
-    xp = array_namespace(x)
+    # Small enough not to matter, large enough not to overflow the quotient.
+    tiny = float(array_namespace(x).finfo(x.dtype).smallest_normal) ** 0.5
     radius = _trailing(radius, 1)
-
-    def scale(values):
-        outside = values > radius
-        return xp.where(outside, radius / xp.where(outside, values, 1.0), 1.0)
-
-    return _scale_singular_values(x, scale)
+    return _scale_singular_values(
+        x, lambda values: clip(radius / clip(values, tiny, None), None, 1.0)
+    )
 
 
 def threshold_singular_values(x: Array, threshold: float | Array) -> Array:

@@ -230,7 +230,7 @@ def test_pickle_and_skops_keep_every_estimator_too(cls):
 
 def test_only_what_is_used_is_imported():
     code = (
-        "import sys, sltr.persistence, sltr.plotting, sltr.report;"
+        "import sys, sltr.persistence, sltr.plotting, sltr.reporting;"
         "print({'matplotlib', 'jinja2', 'safetensors'} & set(sys.modules))"
     )
     found = subprocess.run(

@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV
 from sltr import plotting
 from sltr.models.selection import cv_table
 from sltr.plotting.candidates import chosen_candidate, cv_surface
-from sltr.plotting.modes import Modes, coef_array
+from sltr.plotting.modes import Modes
 from sltr.plotting.structure import mode_weights
-from sltr.plotting.thumbnail import projection
+from sltr.thumbnail import coef_array, projection
 
 plt = pytest.importorskip("matplotlib.pyplot")
 

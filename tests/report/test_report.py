@@ -17,11 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.selection import cv_table
 from sltr.plotting.modes import Modes
-from sltr.report import payload as payload_module
-from sltr.report import report
-from sltr.report.methods import _METHODS, _REFERENCES, bibtex, method_name
-from sltr.report.payload import coefficient_payload, path_payload
-from sltr.report.scores import evaluate
+from sltr.reporting import payload as payload_module
+from sltr.reporting import report
+from sltr.reporting.methods import _METHODS, _REFERENCES, bibtex, method_name
+from sltr.reporting.payload import coefficient_payload, path_payload
+from sltr.reporting.scores import evaluate
 from sltr.validation import check_samples
 
 pytest.importorskip("jinja2")

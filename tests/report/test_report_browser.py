@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 
 from sltr.models.linear import predict_linear
 from sltr.models.selection import cv_table
-from sltr.report import report
+from sltr.reporting import report
 from sltr.tensor import cp_to_tensor
 from sltr.validation import check_samples
 

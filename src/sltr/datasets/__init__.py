@@ -4,6 +4,7 @@ from sltr.datasets.files import load_data, load_npy, load_npz, load_zarr
 from sltr.datasets.nifti import coef_img, load_nifti
 from sltr.datasets.packaged import load_packaged
 from sltr.datasets.real import load_real
+from sltr.datasets.samples import load_samples
 from sltr.datasets.synthetic import (
     make_tensor_classification,
     make_tensor_regression,
@@ -21,6 +22,7 @@ __all__ = [
     "load_npz",
     "load_packaged",
     "load_real",
+    "load_samples",
     "load_video",
     "load_video_folder",
     "load_zarr",

@@ -14,11 +14,11 @@ from sklearn.utils import Bunch
 
 from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
 
-__all__ = ["load_data", "load_npy", "load_npz", "load_zarr"]
+__all__ = ["load_data", "load_npy", "load_npz", "load_zarr", "read_responses"]
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-def load_data(path: AnyPath, y: Any = None, *, target: str = "y") -> Bunch:
+def load_data(path: AnyPath, y: Any = None, *, target: str | None = "y") -> Bunch:
     """Read samples and responses; the suffix of the file says how.
 
     Parameters
@@ -30,8 +30,8 @@ def load_data(path: AnyPath, y: Any = None, *, target: str = "y") -> Bunch:
     y : array, path or None
         The responses, if they are not in the same file: values, a ``.npy`` file
         or a ``.csv`` table.
-    target : str
-        The name of the responses, in the file or table.
+    target : str or None
+        The name of the responses, in the file or table; None: there need not be any.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def load_data(path: AnyPath, y: Any = None, *, target: str = "y") -> Bunch:
         raise ValueError(msg)
     data = _READERS[suffix](file, None if y is not None else target)
     if y is not None:
-        data.y = _responses(y, target)
+        data.y = read_responses(y, target)
     if data.y is not None and np.shape(data.y)[:1] != data.X.shape[:1]:
         msg = (
             f"X has {data.X.shape[0]} samples and y shape {np.shape(data.y)}; expected "
@@ -124,7 +124,8 @@ def _with_response(data: Bunch, file: Path, target: str | None) -> Bunch:
     return data
 
 
-def _responses(y: Any, target: str) -> np.ndarray:
+def read_responses(y: Any, target: str | None = "y") -> np.ndarray:
+    """Return responses given as values, a ``.npy`` file or a ``.csv`` table."""
     if not isinstance(y, str | PathLike):
         return np.asarray(y)
     file = existing_file(y)

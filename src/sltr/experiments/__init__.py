@@ -1,5 +1,6 @@
 """Experiments as data: specs, one runner, rows of results, tables and figures."""
 
+from sltr.experiments.comparison import compare, summary
 from sltr.experiments.reproduce import EXPERIMENTS, Reproduced, reproduce
 from sltr.experiments.rows import markdown_table, read_rows
 from sltr.experiments.run import run
@@ -10,8 +11,10 @@ __all__ = [
     "Condition",
     "Experiment",
     "Reproduced",
+    "compare",
     "markdown_table",
     "read_rows",
     "reproduce",
     "run",
+    "summary",
 ]

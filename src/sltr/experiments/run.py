@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFold
 from sklearn.utils.validation import has_fit_parameter
 
 from sltr.experiments.rows import Row, append_row, read_rows
 from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
-from sltr.experiments.trials import SOURCES, draw_trial
+from sltr.experiments.trials import SOURCES, Trial, draw_trial
 
-__all__ = ["make_folder", "run"]
+__all__ = ["fit_on", "make_folder", "run"]
 
 Methods = Mapping[str, Callable[..., Any]]
 
@@ -116,7 +116,7 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
         )
         model = method(**job.candidates)
         start = perf_counter()
-        model = _fit(model, trial.X, trial.y, trial.groups)
+        model = fit_on(model, trial)
         row["fit_seconds"] = perf_counter() - start
         row["metrics"] = score_model(model, trial, job.metrics, job.scored_on)
         row["n_candidates"] = _n_candidates(model)
@@ -129,8 +129,12 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
     return row | {"versions": _versions(), "finished": finished}
 
 
-def _fit(model: Any, X: np.ndarray, y: np.ndarray, groups: np.ndarray | None) -> Any:
-    """Fit; tuning keeps samples of a group on one side, as the outer split does."""
+def fit_on(model: Any, trial: Trial) -> Any:
+    """Fit a model to the training samples of a trial.
+
+    Tuning keeps samples of a group on one side, as the outer split does.
+    """
+    X, y, groups = trial.X, trial.y, trial.groups
     if groups is None:
         return model.fit(X, y)
     cv = getattr(model, "cv", None)
@@ -140,7 +144,7 @@ def _fit(model: Any, X: np.ndarray, y: np.ndarray, groups: np.ndarray | None) ->
         n_folds = max(2, min(cv, len(np.unique(groups))))
         folds = list(kind(n_folds).split(X, y, groups))
         return model.set_params(cv=folds).fit(X, y)
-    if has_fit_parameter(model, "groups"):
+    if has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV):
         return model.fit(X, y, groups=groups)
     return model.fit(X, y)
 

@@ -16,7 +16,7 @@ from sltr.models.labels import class_numbers
 from sltr.models.selection import AT_ONCE, best_index, fold_scores
 from sltr.models.tuning import Fold, HeldOut, Task, scale_factors
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "check_choosing", "choose"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,18 @@ class Choice:
     scale: np.ndarray  # (K,), ones unless the winner is a scaled one
     scores: np.ndarray
     held_out: list[np.ndarray]  # the winner's predictions, by fold, (n_rows, K)
+
+
+def check_choosing(scoring: Any, rule: Any) -> None:
+    """Refuse unknown names before anything is fitted."""
+    if rule not in ("best", "1se"):
+        msg = f"rule={rule!r} was given; expected 'best' or '1se'."
+        raise ValueError(msg)
+    if isinstance(scoring, str):
+        get_scorer(scoring)
+    elif scoring is not None and not callable(scoring):
+        msg = f"scoring={scoring!r} was given; expected a name, a callable or None."
+        raise ValueError(msg)
 
 
 def choose(

@@ -180,7 +180,7 @@ _ALL = (
         finds_rank=True,
         is_sparse=True,
         keeps_structure=True,
-        reference="Zhang, Cai, Wang & Wang 2019",
+        reference="Zhang, Cai, Wang & Wang, preprint",
     ),
     Method(
         name="remurs",

@@ -18,6 +18,7 @@ from sltr.models.fitting import (
     fit_subsets,
     fitting_task,
     left_out,
+    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -28,6 +29,7 @@ from sltr.models.labels import (
     winning_labels,
 )
 from sltr.models.linear import linear_scores, predict_linear
+from sltr.models.notebook import diagram_with_coef
 from sltr.tensor import flatten, numerical_ranks
 from sltr.validation import Samples, check_nonnegative, check_samples
 
@@ -109,6 +111,8 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     ((6, 5, 4), True)
     """
 
+    _html_repr = diagram_with_coef
+
     def __init__(
         self,
         epsilon: float | str = "loo",
@@ -140,6 +144,7 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
@@ -193,6 +198,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
     (['down', 'up'], (80, 2))
     """
 
+    _html_repr = diagram_with_coef
+
     def __init__(
         self,
         epsilon: float | str = "loo",
@@ -224,6 +231,7 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
         """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)

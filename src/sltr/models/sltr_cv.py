@@ -20,13 +20,14 @@ from sltr.models.candidates import (
     check_refinements,
     grid_values,
 )
-from sltr.models.choosing import Choice, choose
+from sltr.models.choosing import Choice, check_choosing, choose
 from sltr.models.fitting import (
     SubsetFit,
     all_of,
     choose_epsilon,
     fit_subsets,
     fitting_task,
+    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -36,6 +37,7 @@ from sltr.models.labels import (
     winning_labels,
 )
 from sltr.models.linear import linear_scores, predict_linear
+from sltr.models.notebook import diagram_with_coef
 from sltr.models.selection import cv_table, kept_splits
 from sltr.models.sltr import class_log_odds, set_class_fit
 from sltr.models.tuning import Fold, Task, held_out_predictions
@@ -106,6 +108,8 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     True
     """
 
+    _html_repr = diagram_with_coef
+
     def __init__(
         self,
         epsilons: str | Sequence[float] = "loo",
@@ -145,6 +149,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRRegressorCV:
@@ -199,6 +204,8 @@ best_index_, best_score_, cv_results_
     (2,)
     """
 
+    _html_repr = diagram_with_coef
+
     def __init__(
         self,
         epsilons: str | Sequence[float] = "loo",
@@ -238,6 +245,7 @@ best_index_, best_score_, cv_results_
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRClassifierCV:
@@ -293,11 +301,12 @@ def _tune(
     weighted: bool,
 ) -> tuple[Choice, SubsetFit]:
     """Choose a candidate, fit it on all samples, and record what was chosen."""
+    check_choosing(model.scoring, model.rule)
     held = held_out_predictions(
         task,
         folds,
-        _epsilons(model, task),
-        _pairs(model),
+        grid_epsilons(model, task),
+        grid_pairs(model),
         check_refinements(model.refine),
         measure=model.rule == "1se",
         n_jobs=model.n_jobs,
@@ -326,14 +335,16 @@ def _tune(
     return choice, fit
 
 
-def _epsilons(model: Any, task: Task) -> list[float]:
+def grid_epsilons(model: Any, task: Task) -> list[float]:
+    """Return the penalties an estimator's `epsilons` stand for."""
     if isinstance(model.epsilons, str) and model.epsilons == "loo":
         best = choose_epsilon(task.system, "loo", task.samples.X)
         return [factor * best for factor in EPSILON_FACTORS]
     return grid_values(model.epsilons, "epsilons", PAPER_EPSILONS)
 
 
-def _pairs(model: Any) -> list[tuple[float, float]]:
+def grid_pairs(model: Any) -> list[tuple[float, float]]:
+    """Return all pairs of an estimator's `lambdas_sparse` and `lambdas_low`."""
     sparse = grid_values(model.lambdas_sparse, "lambdas_sparse", PAPER_LAMBDAS)
     low = grid_values(model.lambdas_low, "lambdas_low", PAPER_LAMBDAS)
     return list(product(sparse, low))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -261,7 +262,10 @@ class _Plain:
             free = to_numpy(free).reshape(*shape, len(places)).mean(axis=2)
             for f, fold in enumerate(self.folds):
                 rows += self._rows(f, fold, coef[f, ...], free[f], places)
-        return rows
+        # In the grid's order, whatever the chunks: ties go to the first.
+        grid = product(self.epsilons, self.pairs)
+        order = {Candidate(e, *pair): i for i, (e, pair) in enumerate(grid)}
+        return sorted(rows, key=lambda row: order[row[0]])
 
     def _rows(
         self, f: int, fold: Fold, coef: Array, free: np.ndarray, places: list[int]

@@ -13,7 +13,7 @@ from sltr.plotting.prediction import plot_predictions, plot_roc
 from sltr.plotting.results import Panel, plot_results
 from sltr.plotting.structure import plot_factors, plot_mode_importance, plot_spectrum
 from sltr.plotting.surface import plot_cv_surface
-from sltr.plotting.thumbnail import coef_thumbnail
+from sltr.thumbnail import coef_thumbnail
 
 __all__ = [
     "Panel",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -89,8 +90,8 @@ def cv_surface(
     ----------
     model : fitted model with `cv_results_`, or such results
     x, y : str, optional
-        Names of hyper-parameters. `lambda_sparse` and `lambda_low` where there are
-        such, otherwise the first ones that vary, numbers first.
+        Names of hyper-parameters. Default: the pair with most candidates about the
+        chosen one; among equals `lambda_sparse` and `lambda_low`, then numbers.
     fixed : mapping, optional
         Values of the other hyper-parameters.
 
@@ -104,18 +105,19 @@ def cv_surface(
     results = cv_candidates(model)
     params, best = results["params"], chosen_candidate(model)
     names = _varying(params)
-    x, y = _axes_names(names, params, x, y)
+    x, y = _axes_names(names, params, x, y, params[best])
     others = [name for name in names if name not in (x, y)]
     at = {n: (fixed or {}).get(n, params[best].get(n)) for n in others}
-    x_values = _distinct([row.get(x) for row in params])
-    y_values = _distinct([row.get(y) for row in params]) if y else [None]
+    shown = [row for row in params if _agree(row, at)]
+    x_values = _distinct([row.get(x) for row in shown])
+    y_values = _distinct([row.get(y) for row in shown]) if y else [None]
     shape = (len(y_values), len(x_values))
     score, error = np.full(shape, np.nan), np.full(shape, np.nan)
     mean = np.asarray(results["mean_test_score"], float)
     spread = standard_errors(results)
     chosen = None
     for g, row in enumerate(params):
-        if not all(_equal(row.get(name), value) for name, value in at.items()):
+        if not _agree(row, at):
             continue
         place = (
             _position(y_values, row.get(y)) if y else 0,
@@ -132,6 +134,10 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return bool(np.array_equal(a, b))
     return bool(a is b or a == b)
+
+
+def _agree(row: Mapping[str, Any], at: Mapping[str, Any]) -> bool:
+    return all(_equal(row.get(name), value) for name, value in at.items())
 
 
 def _position(values: list, value: Any) -> int:
@@ -159,7 +165,11 @@ def _varying(params: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _axes_names(
-    names: list[str], params: Sequence[Mapping], x: str | None, y: str | None
+    names: list[str],
+    params: Sequence[Mapping],
+    x: str | None,
+    y: str | None,
+    best: Mapping[str, Any],
 ) -> tuple[str, str | None]:
     known = list(dict.fromkeys(name for row in params for name in row))
     for given in (x, y):
@@ -169,6 +179,14 @@ def _axes_names(
     usual = [name for name in ("lambda_sparse", "lambda_low") if name in names]
     numeric = [n for n in names if all(_is_number(row.get(n)) for row in params)]
     order = list(dict.fromkeys([*usual, *numeric, *names]))
+    if x is None and y is None and len(order) > 1:
+        # Grids may depend on a choice, as those of a refit do: of all pairs, the
+        # one in which most candidates surround the chosen one.
+        def n_shown(pair: tuple[str, str]) -> int:
+            at = {name: best.get(name) for name in names if name not in pair}
+            return sum(_agree(row, at) for row in params)
+
+        return max(combinations(order, 2), key=n_shown)
     if x is None:
         x = next(name for name in [*order, *known] if name != y)
     if y is None:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from sltr._array import to_numpy
-from sltr.plotting.modes import Modes, coef_array, largest_modes, strongest_slice
+from sltr.plotting.modes import Modes, strongest_slice
 from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
+from sltr.thumbnail import coef_array, largest_modes
 
 __all__ = ["plot_coef", "plot_overlay"]
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr._array import to_numpy
-
-__all__ = ["Modes", "coef_array", "largest_modes", "strongest_slice"]
+__all__ = ["Modes", "strongest_slice"]
 
 
 @dataclass(frozen=True)
@@ -81,47 +79,6 @@ class Modes:
                 raise ValueError(msg)
             found[number] = [int(value) % size for value in values]
         return found
-
-
-def coef_array(coef: Any, target: int | None = None) -> np.ndarray:
-    """Return the coefficient of a fitted model, or an array, as a NumPy array.
-
-    Parameters
-    ----------
-    coef : array of shape (p1, …, pM) or fitted model
-    target : int, optional
-        Which class's coefficient of a model that has one for each class; 0 if
-        not given.
-
-    Examples
-    --------
-    >>> coef_array([[1, 2]])
-    array([[1., 2.]])
-    """
-    model, coef = coef, getattr(coef, "coef_", coef)
-    array = np.asarray(to_numpy(coef), dtype=float)
-    shape = getattr(model, "shape_in_", None)
-    if shape is not None and array.ndim == len(shape) + 1:
-        array = array[target or 0]
-    if array.ndim == 0 or array.size == 0:
-        msg = f"A coefficient of shape {array.shape} was given; expected (p1, …, pM)."
-        raise ValueError(msg)
-    if not np.all(np.isfinite(array)):
-        msg = "The coefficient holds NaN or infinity; expected finite numbers. Refit."
-        raise ValueError(msg)
-    return array
-
-
-def largest_modes(shape: Sequence[int]) -> tuple[int, int]:
-    """Return the two largest modes, in their order, to be shown as an image.
-
-    Examples
-    --------
-    >>> largest_modes((5, 64, 48))
-    (1, 2)
-    """
-    order = sorted(range(len(shape)), key=lambda m: -shape[m])
-    return min(order[:2]), max(order[:2])
 
 
 def strongest_slice(coef: np.ndarray, mode: int) -> int:

@@ -16,18 +16,18 @@ import numpy as np
 
 from sltr._array import to_numpy
 from sltr.persistence.files import write_atomically
-from sltr.plotting.modes import Modes, coef_array
-from sltr.plotting.thumbnail import coef_thumbnail
-from sltr.report.facts import model_facts, versions
-from sltr.report.methods import bibtex, method_name, method_text
-from sltr.report.payload import (
+from sltr.plotting.modes import Modes
+from sltr.reporting.facts import model_facts, versions
+from sltr.reporting.methods import bibtex, method_name, method_text
+from sltr.reporting.payload import (
     candidates_payload,
     coefficient_payload,
     convergence_payload,
     outcome_payload,
     path_payload,
 )
-from sltr.report.scores import Outcome, evaluate
+from sltr.reporting.scores import Outcome, evaluate
+from sltr.thumbnail import coef_array, coef_thumbnail
 
 __all__ = ["report"]
 

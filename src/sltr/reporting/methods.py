@@ -11,7 +11,7 @@ __all__ = ["bibtex", "method_name", "method_text"]
 _METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "SLTR": (
         "sparse and low-rank tensor regression (SLTR)",
-        ("zhang2019sltr", "combettes2011proximal"),
+        ("zhangsltr", "combettes2011proximal"),
     ),
     "Remurs": ("regularised multilinear regression (Remurs)", ("song2017remurs",)),
     "Sturm": ("sparse tubal-regularised regression (Sturm)", ("li2019sturm",)),
@@ -28,12 +28,11 @@ _METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 _REFERENCES = {
-    "zhang2019sltr": """@misc{zhang2019sltr,
+    "zhangsltr": """@misc{zhangsltr,
   author = {Zhang, Jiaqi and Cai, Yinghao and Wang, Zhaoyang and Wang, Beilun},
   title = {Sparse and Low-Rank High-Order Tensor Regression via Parallel Proximal
            Method},
-  howpublished = {arXiv preprint},
-  year = {2019}
+  howpublished = {Preprint}
 }""",
     "combettes2011proximal": """@incollection{combettes2011proximal,
   author = {Combettes, Patrick L. and Pesquet, Jean-Christophe},
@@ -170,8 +169,8 @@ def bibtex(class_name: str) -> str:
 
     Examples
     --------
-    >>> "Remurs" in bibtex("SLTRRegressor"), bibtex("SLTRRegressor")[:20]
-    (False, '@misc{zhang2019sltr,')
+    >>> "Remurs" in bibtex("SLTRRegressor"), bibtex("SLTRRegressor")[:16]
+    (False, '@misc{zhangsltr,')
     """
     keys = [*_method(class_name)[1], "pedregosa2011scikit"]
     return "\n\n".join(_REFERENCES[key] for key in keys)

@@ -15,7 +15,13 @@
   const numeric = varying.filter((name) => levels[name].every((v) => typeof v === "number"));
   const first = [...new Set([...["lambda_sparse", "lambda_low"].filter((n) => varying.includes(n)), ...numeric, ...varying, ...table.names])];
   const chosen = Object.fromEntries(table.names.map((name, i) => [name, table.rows[table.chosen][i]]));
-  const state = { x: first[0], y: varying.length > 1 ? first[1] : null, at: { ...chosen } };
+  // Grids may depend on a choice, as those of a refit do: start with the pair in
+  // which most candidates surround the chosen one.
+  const around = (pair) => table.rows.filter((row) => table.names.every(
+    (name, k) => pair.includes(name) || row[k] === chosen[name])).length;
+  const pairs = varying.length > 1 ? first.flatMap((a, i) => first.slice(i + 1).map((b) => [a, b])) : [];
+  const start = pairs.reduce((best, pair) => (around(pair) > around(best) ? pair : best), pairs[0] ?? [first[0], null]);
+  const state = { x: start[0], y: start[1], at: { ...chosen } };
 
   const matches = (row, fixed) => table.names.every((name, i) => !(name in fixed) || row[i] === fixed[name]);
   const find = (fixed) => {

@@ -11,11 +11,11 @@ from sklearn.metrics import confusion_matrix, roc_curve
 from sltr._array import to_numpy
 from sltr.plotting.candidates import chosen_candidate, cv_candidates, standard_errors
 from sltr.plotting.convergence import certified_value, convergence_history
-from sltr.plotting.modes import Modes, largest_modes, strongest_slice
+from sltr.plotting.modes import Modes, strongest_slice
 from sltr.plotting.path import check_path, strongest_entries
-from sltr.plotting.thumbnail import RED_BLUE, projection
-from sltr.report.scores import Outcome
+from sltr.reporting.scores import Outcome
 from sltr.tensor import numerical_ranks
+from sltr.thumbnail import RED_BLUE, largest_modes, projection
 
 __all__ = [
     "candidates_payload",

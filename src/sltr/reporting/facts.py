@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sltr.persistence import package_version
-from sltr.report.scores import Outcome
+from sltr.reporting.scores import Outcome
 from sltr.tensor import numerical_ranks
 
 __all__ = ["model_facts", "versions"]

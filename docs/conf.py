@@ -1,0 +1,49 @@
+"""Configuration of the documentation site."""
+
+import warnings
+
+import sltr
+
+project = "sltr"
+author = "The sltr developers"
+project_copyright = author
+version = release = sltr.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst", "**.ipynb"]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "sltr"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_show_sourcelink = False
+
+# A warning of an example is shown by the gallery, and is not an error of the build.
+warnings.filterwarnings("ignore", message=".*Agg.*")
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": "/plot_",
+    "ignore_pattern": "demo\\.py",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "matplotlib_animations": False,
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+}

@@ -1,0 +1,128 @@
+"""Draw the pictures of the README and of the concepts page: docs/images/*.png."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import sltr
+
+FOLDER = Path(__file__).parent / "images"
+
+
+def simulated(n_samples, shape=(16, 16, 6), truth="block"):
+    return sltr.datasets.make_tensor_regression(
+        shape, n_samples + 1000, truth=truth, rank=2, snr=5, random_state=0
+    )
+
+
+def show(ax, matrix, title, limit=None):
+    limit = np.abs(matrix).max() if limit is None else limit
+    ax.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    ax.set_title(title, fontsize=10)
+    ax.set(xticks=[], yticks=[])
+
+
+def save(figure, name):
+    figure.savefig(FOLDER / name, dpi=110, bbox_inches="tight")
+    plt.close(figure)
+
+
+def coefficients(n=300):
+    """One slice of the truth and of four fits, with their held-out R²."""
+    data = simulated(n)
+    X, y, X_test, y_test = data.X[:n], data.y[:n], data.X[n:], data.y[n:]
+    models = {
+        "ridge": sltr.TensorRidge(),
+        "Lasso": sltr.TensorLassoCV(),
+        "SLTR of the paper": sltr.SLTRRegressorCV(refine=(None,)),
+        "SLTR, refined": sltr.SLTRRegressorCV(),
+    }
+    slice_ = np.abs(data.coef).sum(axis=(0, 1)).argmax()
+    limit = np.abs(data.coef).max()
+    figure, axes = plt.subplots(1, 5, figsize=(10.5, 2.6))
+    show(axes[0], data.coef[..., slice_], "truth", limit)
+    for ax, (name, model) in zip(axes[1:], models.items(), strict=True):
+        score = model.fit(X, y).score(X_test, y_test)
+        show(ax, model.coef_[..., slice_], f"{name}\nheld-out R² {score:.2f}", limit)
+    save(figure, "coefficients.png")
+
+
+def model(n=900):
+    """Pilot and answer for growing radii."""
+    data = simulated(n)
+    slice_ = np.abs(data.coef).sum(axis=(0, 1)).argmax()
+    figure, axes = plt.subplots(1, 5, figsize=(10.5, 2.6))
+    show(axes[0], data.coef[..., slice_], "truth")
+    for ax, radius in zip(axes[1:], (0.0, 0.2, 0.4, 0.6), strict=True):
+        fitted = sltr.SLTRRegressor(lambda_sparse=radius, lambda_low=radius)
+        coef = fitted.fit(data.X[:n], data.y[:n]).coef_
+        title = "ridge pilot (radii 0)" if radius == 0 else f"radii {radius}"
+        show(ax, coef[..., slice_], f"{title}\n{np.mean(coef != 0):.0%} not zero")
+    save(figure, "model.png")
+
+
+def certificate(n=300):
+    """The duality gap against the budget of iterations."""
+    data = simulated(n)
+    pilot = sltr.TensorRidge().fit(data.X[:n], data.y[:n]).coef_
+    a, b = 0.3 * np.abs(pilot).max(), 0.3 * np.linalg.norm(pilot.reshape(16, -1), 2)
+    budgets = np.unique(np.geomspace(5, 300, 25).astype(int))
+    figure, ax = plt.subplots(figsize=(5.2, 3.2))
+    for solver, style in (("admm", "o-"), ("ppxa", "s--")):
+        gaps = [
+            float(
+                sltr.estimate(pilot, a, b, solver=solver, tol=1e-9, max_iter=int(k)).gap
+            )
+            for k in budgets
+        ]
+        ax.loglog(budgets, gaps, style, ms=3, label=solver.upper())
+    ax.axhline(1e-4, color="grey", lw=1)
+    ax.text(70, 4e-5, "default tolerance", fontsize=8, color="grey")
+    ax.set(xlabel="iterations allowed", ylabel="relative duality gap")
+    ax.legend(frameon=False)
+    save(figure, "certificate.png")
+
+
+def refinement():
+    """Held-out R² of the paper's answer and of the refined one, by sample size."""
+    sizes = (100, 200, 400, 800)
+    scores = {"ridge": [], "SLTR of the paper": [], "SLTR, refined": []}
+    for n in sizes:
+        data = simulated(n, shape=(12, 12, 5), truth="cp")
+        X, y = data.X, data.y
+        for name, fitted in zip(
+            scores,
+            (
+                sltr.TensorRidge(),
+                sltr.SLTRRegressorCV(refine=(None,)),
+                sltr.SLTRRegressorCV(),
+            ),
+            strict=True,
+        ):
+            scores[name].append(fitted.fit(X[:n], y[:n]).score(X[n:], y[n:]))
+    figure, ax = plt.subplots(figsize=(5.2, 3.2))
+    for (name, values), style in zip(scores.items(), ("^:", "s--", "o-"), strict=True):
+        ax.semilogx(sizes, values, style, label=name)
+    ax.axhline(5 / 6, color="grey", lw=1)
+    ax.text(100, 5 / 6 + 0.012, "limit set by the noise", fontsize=8, color="grey")
+    ax.set_ylim(0, 0.92)
+    ax.set(xlabel="samples (the tensor has 720 entries)", ylabel="held-out R²")
+    ax.set_xticks(sizes, list(map(str, sizes)))
+    ax.minorticks_off()
+    ax.legend(frameon=False, loc="lower right")
+    save(figure, "refinement.png")
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    with threadpool_limits(1):
+        for draw in (coefficients, model, certificate, refinement):
+            draw()

@@ -1,0 +1,72 @@
+"""What is installed, and what it can use."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["environment"]
+
+_REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "array-api-compat")
+_EXTRAS = {
+    "gpu": ("torch", "cupy"),
+    "dask": ("dask", "distributed", "zarr"),
+    "video": ("av",),
+    "neuro": ("nibabel", "nilearn"),
+    "models": ("safetensors",),
+    "report": ("matplotlib", "jinja2"),
+    "cli": ("typer", "rich"),
+}
+
+
+def environment() -> dict[str, dict[str, Any]]:
+    """Return versions, devices and optional packages, by topic.
+
+    Examples
+    --------
+    >>> sorted(environment())
+    ['devices', 'optional packages', 'versions']
+    """
+    return {
+        "versions": {
+            "sltr": _sltr_version(),
+            "Python": platform.python_version(),
+            **{name: _version(name) for name in _REQUIRED},
+        },
+        "devices": {
+            "machine": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            **_accelerators(),
+        },
+        "optional packages": {
+            name: _version(name) or f"not there: pip install 'sltr[{extra}]'"
+            for extra, names in _EXTRAS.items()
+            for name in names
+        },
+    }
+
+
+def _sltr_version() -> str:
+    import sltr
+
+    return sltr.__version__
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _accelerators() -> dict[str, Any]:
+    if find_spec("torch") is None:
+        return {"GPU": "not looked for: PyTorch is not installed"}
+    import torch
+
+    count = torch.cuda.device_count()
+    names = [torch.cuda.get_device_name(k) for k in range(count)]
+    return {"GPU": ", ".join(names) or "none that PyTorch can use"}

@@ -1,0 +1,152 @@
+"""Options that several commands share, and the file that fills them."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = [
+    "Config",
+    "Covariates",
+    "Data",
+    "Groups",
+    "Jobs",
+    "Json",
+    "Labels",
+    "Mask",
+    "Seed",
+    "Target",
+    "Task",
+    "choose",
+    "parse_names",
+    "parse_shape",
+]
+
+
+def _configure(context: typer.Context, path: Path | None) -> Path | None:
+    """Fill options that are not on the command line from a TOML file."""
+    if path is None or context.resilient_parsing:
+        return path
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"{path} cannot be read as TOML: {error}"
+        raise typer.BadParameter(msg) from error
+    own = settings.get(str(context.info_name), {})
+    shared = {k: v for k, v in settings.items() if not isinstance(v, dict)}
+    known = {str(option.name): option for option in context.command.params}
+    found: dict[str, Any] = {}
+    for name, value in ({**shared, **own}).items():
+        key = name.replace("-", "_")
+        if key in known:
+            several = known[key].nargs == -1 or getattr(known[key], "multiple", False)
+            found[key] = value if several else _as_text(value)
+        elif name in own:
+            near = get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            msg = f"{path} sets {name!r}, which {context.info_name} does not have{hint}"
+            raise typer.BadParameter(msg)
+    context.default_map = {**(context.default_map or {}), **found}
+    return path
+
+
+def _as_text(value: Any) -> Any:
+    """Return a list as the command line would have it: with commas."""
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+Data = Annotated[
+    list[Path],
+    typer.Argument(
+        help="One .npz, .npy, .zarr or NIfTI file; several NIfTI images; or a folder "
+        "with a sub-folder of films for each class.",
+        show_default=False,
+    ),
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option("--y", help="Responses: a .npy file or a .csv table.", metavar="FILE"),
+]
+Target = Annotated[
+    str, typer.Option(help="Name of the responses in the file or table.")
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="Column or array of groups (subject, run, film) that folds never split.",
+        metavar="NAME",
+    ),
+]
+Covariates = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns of numbers, with commas; for methods that take them (cp, "
+        "tucker).",
+        metavar="NAMES",
+    ),
+]
+Mask = Annotated[
+    Path | None, typer.Option(help="NIfTI mask of voxels to keep.", metavar="FILE")
+]
+Task = Annotated[
+    str,
+    typer.Option(
+        help="auto, regression or classification. auto: words, or two values, are "
+        "labels."
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", help="Processes; -1 for all cores.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="TOML file; it fills the options that are not given here.",
+        metavar="FILE",
+        callback=_configure,
+        is_eager=True,
+    ),
+]
+
+
+def choose(value: str, allowed: tuple[str, ...], option: str) -> str:
+    """Return the value, or say which ones there are and which is nearest."""
+    if value in allowed:
+        return value
+    near = get_close_matches(value, allowed, n=1)
+    hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+    msg = f"{option}={value!r} was given; {hint} one of {', '.join(allowed)}"
+    raise typer.BadParameter(msg)
+
+
+def parse_names(text: str | None) -> tuple[str, ...]:
+    """Return names separated by commas.
+
+    Examples
+    --------
+    >>> parse_names("sltr, remurs"), parse_names(None)
+    (('sltr', 'remurs'), ())
+    """
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Return a shape written as 16,16,8 or 16x16x8.
+
+    Examples
+    --------
+    >>> parse_shape("16x8"), parse_shape("4,3,2")
+    ((16, 8), (4, 3, 2))
+    """
+    try:
+        return tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        msg = f"--shape={text!r} was given; expected numbers such as 16,16,8"
+        raise typer.BadParameter(msg) from None

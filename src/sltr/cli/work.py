@@ -1,0 +1,138 @@
+"""Commands about the package itself: published results, speed, what is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sltr.cli.options import Config, Jobs, Json
+from sltr.cli.output import print_facts, print_json, progress_bar, say
+
+__all__ = ["bench", "info", "reproduce"]
+
+
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A table or figure of the paper; none: list them."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Minutes, with fewer repetitions.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path(
+        "reproduction"
+    ),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of data that cannot be shipped.")
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(help="Two classes of video, as A,B; may be repeated."),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method; may be repeated.")
+    ] = None,
+    jobs: Jobs = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Run an experiment of the paper again; a run that was stopped continues.
+
+    Examples
+    --------
+        sltr reproduce
+        sltr reproduce mse_by_size --quick
+        sltr reproduce ucf101 --data UCF-101 --pair Archery,Bowling --out results
+    """
+    from sltr import experiments
+
+    run = getattr(experiments, "reproduce", None)
+    if run is None:
+        msg = f"{name!r} was asked for; this version has no experiments of the paper."
+        raise ValueError(msg)
+    if name is None:
+        names = getattr(experiments, "EXPERIMENTS", {})
+        (print_json if json else print_facts)(dict(names))
+        return
+    with progress_bar(f"Running {name}", quiet=json) as move:
+        found = run(
+            name,
+            quick=quick,
+            out=out,
+            data=data,
+            classes=[names.split(",") for names in pair] if pair else None,
+            methods=method or None,
+            n_jobs=jobs,
+            progress=move,
+        )
+    if json:
+        print_json(
+            {kind: getattr(found, kind) for kind in ("rows", "tables", "figures")}
+        )
+        return
+    for table in found.tables:
+        sys.stdout.write(table.read_text(encoding="utf-8"))
+    say(f"Results, tables and figures are in {out}.")
+
+
+def bench(
+    name: Annotated[
+        str | None, typer.Argument(help="A script of benchmarks/; none: list them.")
+    ] = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Run a benchmark of the source tree, or list them.
+
+    Examples
+    --------
+        sltr bench
+        sltr bench fit
+    """
+    folder = Path(__file__).parents[3] / "benchmarks"
+    scripts = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    if not scripts:
+        msg = (
+            "Benchmarks are not part of the installed package; expected a source tree. "
+            "Clone the repository, install it with pip install -e . and run again."
+        )
+        raise ValueError(msg)
+    if name is None:
+        lines = {stem: _first_line(path) for stem, path in scripts.items()}
+        (print_json if json else print_facts)(lines)
+        return
+    if name not in scripts:
+        near = get_close_matches(name, scripts, n=1)
+        hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+        msg = f"benchmark {name!r} was given; {hint} one of {', '.join(scripts)}"
+        raise typer.BadParameter(msg)
+    say(f"Running {scripts[name].name}.")
+    raise typer.Exit(subprocess.run([sys.executable, scripts[name]]).returncode)
+
+
+def info(json: Json = False, config: Config = None) -> None:
+    """Say which versions, devices and optional packages there are.
+
+    Examples
+    --------
+        sltr info
+        sltr info --json
+    """
+    from sltr.cli.environment import environment
+
+    found = environment()
+    if json:
+        print_json(found)
+        return
+    for title, facts in found.items():
+        sys.stdout.write(f"{title}\n")
+        print_facts({f"  {name}": value for name, value in facts.items()})
+
+
+def _first_line(script: Path) -> str:
+    return script.read_text(encoding="utf-8").lstrip('"').partition("\n")[0]

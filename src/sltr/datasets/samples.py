@@ -1,0 +1,134 @@
+"""Samples from whatever the user has: files of arrays, images, or films."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from sltr.datasets.files import load_data, read_responses
+from sltr.datasets.nifti import load_nifti
+from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
+from sltr.datasets.video_folder import load_video_folder
+
+__all__ = ["load_samples"]
+
+
+def load_samples(
+    paths: Sequence[AnyPath],
+    *,
+    y: AnyPath | None = None,
+    target: str | None = "y",
+    groups: str | None = None,
+    covariates: Sequence[str] = (),
+    mask: AnyPath | None = None,
+) -> Bunch:
+    """Read samples, responses, groups and covariates, as the files given allow.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        One file of `load_data`; several NIfTI images, one sample each or more; or
+        a folder with one sub-folder of films for each class.
+    y : path, optional
+        A ``.npy`` file or ``.csv`` table of responses, one row for each sample.
+    target : str or None
+        The name of the responses in the file or table; None: there need not be any.
+    groups : str, optional
+        The column (or array) that says which samples belong together and must not
+        be split.
+    covariates : sequence of str
+        Columns (or arrays) of numbers.
+    mask : path, optional
+        Voxels to keep, for NIfTI images.
+
+    Returns
+    -------
+    Bunch
+        `X` (n, p1, …, pM), `y` (n,), `groups` (n,) and `covariates` (n, q), None
+        where there are none; `coef`, if the file holds the true one.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "data.npz"
+    ...     np.savez(file, X=np.zeros((5, 4, 3)), y=np.arange(5.0))
+    ...     data = load_samples([file])
+    >>> data.X.shape, data.groups is None
+    ((5, 4, 3), True)
+    """
+    files = [existing_file(path) for path in paths]
+    data = _read(files, y, target, mask)
+    source = files[0] if y is None else Path(y)
+    columns = _columns(data, y)
+    names = [*covariates, *([] if groups is None else [groups])]
+    require_names(names, columns, source)
+    found = Bunch(
+        X=data["X"],
+        y=data["y"],
+        groups=data.get("groups") if groups is None else columns[groups],
+        covariates=_as_numbers(columns, covariates, source),
+        coef=data.get("coef"),
+    )
+    _check_lengths(found, source)
+    return found
+
+
+def _read(files: list[Path], y: Any, target: str | None, mask: Any) -> Bunch:
+    # A table may be there for its other columns.
+    y = None if target is None else y
+    if all(file.name.endswith((".nii", ".nii.gz")) for file in files):
+        responses = None if y is None else read_responses(y, target)
+        data = Bunch(**load_nifti(files, mask=mask), y=responses)
+    elif len(files) > 1:
+        msg = (
+            f"{len(files)} files were given, the first is {files[0]}; expected one "
+            "file of arrays, NIfTI images, or one folder of films."
+        )
+        raise ValueError(msg)
+    elif files[0].is_dir() and files[0].suffix != ".zarr":
+        films = load_video_folder(files[0])
+        labels = np.array(films.target_names)[films.target]
+        return Bunch(X=films.X, y=labels, groups=films.groups)
+    else:
+        data = load_data(files[0], y, target=target)
+    if target is not None and data.y is None:
+        msg = (
+            f"{files[0]} holds samples alone; expected responses as well. Name a .npy "
+            "file or a .csv table of them as y."
+        )
+        raise ValueError(msg)
+    return data
+
+
+def _columns(data: Bunch, y: Any) -> dict[str, np.ndarray]:
+    """Return all that can be named: arrays beside X, and columns of the table."""
+    arrays = {name: item for name, item in data.items() if name != "X"}
+    if y is not None and Path(y).suffix == ".csv":
+        arrays |= load_csv(y, target=None).columns
+    return arrays
+
+
+def _as_numbers(
+    columns: dict[str, np.ndarray], names: Sequence[str], source: Path
+) -> np.ndarray | None:
+    try:
+        values = [np.asarray(columns[name], float) for name in names]
+    except ValueError as error:
+        msg = f"The covariates {list(names)} of {source} are not all numbers: {error}."
+        raise ValueError(msg) from error
+    return np.column_stack(values) if values else None
+
+
+def _check_lengths(data: Bunch, source: Path) -> None:
+    for name in ("y", "groups", "covariates"):
+        if data[name] is not None and len(data[name]) != len(data.X):
+            msg = (
+                f"There are {len(data.X)} samples, and {len(data[name])} {name} in "
+                f"{source}; expected one for each sample."
+            )
+            raise ValueError(msg)

@@ -1,0 +1,255 @@
+"""Methods compared on one data set by nested cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
+
+from sltr.experiments.rows import Row
+from sltr.experiments.run import fit_on
+from sltr.experiments.scores import score_model
+from sltr.experiments.trials import Trial
+from sltr.models.registry import Method, method
+
+__all__ = [
+    "ALWAYS",
+    "compare",
+    "is_classification",
+    "response_kind",
+    "summary",
+    "tuned_model",
+]
+
+# What every other method has to beat.
+ALWAYS = ("null", "ridge")
+METRICS = {
+    "regression": ("r2", "mse"),
+    "binary": ("auroc", "accuracy"),
+    "multi-class": ("accuracy",),
+}
+
+
+def compare(
+    X: Any,
+    y: Any,
+    methods: Sequence[str] = ("sltr",),
+    *,
+    folds: int = 5,
+    groups: Any = None,
+    classification: bool | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
+) -> list[Row]:
+    """Tune every method inside the same outer folds and score it on what they hold out.
+
+    No held-out sample has a part in any choice. The null model and ridge are
+    always among the methods. A method without a classifier regresses labels 0 and
+    1; with more than two classes it is left out, with the reason in `error`.
+
+    Parameters
+    ----------
+    X, y : arrays of shapes (n, p1, …, pM) and (n,)
+    methods : sequence of str
+        Names in `sltr.models.registry.METHODS`.
+    folds : int
+        Outer folds; samples are shuffled, labels keep their shares.
+    groups : array of shape (n,), optional
+        Samples that belong together and stay on one side, tuning included.
+    classification : bool, optional
+        Default: as `is_classification` finds.
+    random_state : int
+    n_jobs : int, optional
+        For the methods that take it.
+    progress : callable, optional
+        Called as ``progress(done, total, what)``.
+
+    Returns
+    -------
+    list of dict
+        One row for each method and fold: `method`, `title`, `fold`, `metrics`,
+        `fit_seconds` (tuning included), `error`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 4, 3))
+    >>> rows = compare(X, X[:, 0, 0], methods=(), folds=2)
+    >>> [(row["method"], row["fold"]) for row in rows]
+    [('null', 0), ('ridge', 0), ('null', 1), ('ridge', 1)]
+    """
+    X, y = np.asarray(X), np.asarray(y)
+    entries = [method(name) for name in dict.fromkeys((*ALWAYS, *methods))]
+    kind = response_kind(y, classification)
+    labels = kind != "regression"
+    codes = np.unique(y, return_inverse=True)[1] if labels else y
+    splits = _outer_folds(codes, folds, groups, labels, random_state)
+    groups = None if groups is None else np.asarray(groups)
+    rows: list[Row] = []
+    for fold, (train, test) in enumerate(splits):
+        inside = None if groups is None else groups[train]
+        trial = Trial(X[train], codes[train], X[test], codes[test], groups=inside)
+        for entry in entries:
+            _tell(progress, len(rows), len(splits) * len(entries), entry, fold)
+            rows.append(_row(entry, trial, kind, fold, n_jobs))
+    _tell(progress, len(rows), len(rows), None, 0)
+    return rows
+
+
+def is_classification(y: Any) -> bool:
+    """Say whether responses are labels: words, truth values, or just two values.
+
+    Examples
+    --------
+    >>> is_classification(["a", "b"]), is_classification([0, 1, 1])
+    (True, True)
+    >>> is_classification([0.0, 0.5, 2.0])
+    False
+    """
+    values = np.asarray(y)
+    return values.dtype.kind not in "iuf" or len(np.unique(values)) <= 2
+
+
+def _outer_folds(
+    y: np.ndarray, folds: int, groups: Any, classification: bool, random_state: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return pairs (training rows, test rows)."""
+    n_units = len(y) if groups is None else len(np.unique(groups))
+    if not 2 <= folds <= n_units:
+        what = "samples" if groups is None else "groups"
+        msg = f"folds={folds} was given; expected 2 to {n_units}, the number of {what}."
+        raise ValueError(msg)
+    if classification:
+        rarest = np.unique(y, return_counts=True)[1].min()
+        if groups is None and rarest < folds:
+            msg = (
+                f"The rarest label has {rarest} samples; expected at least one "
+                f"for each of {folds} folds. Use fewer folds, or regress."
+            )
+            raise ValueError(msg)
+    kind = {
+        (False, False): KFold,
+        (False, True): StratifiedKFold,
+        (True, False): GroupKFold,
+        (True, True): StratifiedGroupKFold,
+    }
+    splitter = kind[groups is not None, classification](
+        n_splits=folds, shuffle=True, random_state=random_state
+    )
+    return list(splitter.split(np.zeros(len(y)), y, groups))
+
+
+def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return one row for each method: means and standard errors over the folds.
+
+    Examples
+    --------
+    >>> row = {"method": "null", "title": "Null", "fit_seconds": 1.0, "error": None}
+    >>> found = summary([row | {"metrics": {"r2": value}} for value in (0.0, 0.5)])
+    >>> found[0]["r2"], found[0]["r2_se"], found[0]["fit_seconds"]
+    (0.25, 0.25, 1.0)
+    """
+    found = []
+    for name in dict.fromkeys(row["method"] for row in rows):
+        mine = [row for row in rows if row["method"] == name]
+        good = [row for row in mine if row["error"] is None]
+        line: dict[str, Any] = {"method": name, "title": mine[0]["title"]}
+        for metric in good[0]["metrics"] if good else ():
+            values = np.array([row["metrics"][metric] for row in good])
+            several = len(values) > 1
+            line[metric] = float(values.mean())
+            line[f"{metric}_se"] = (
+                float(values.std(ddof=1) / np.sqrt(len(values))) if several else None
+            )
+        times = [row["fit_seconds"] for row in good]
+        line["fit_seconds"] = float(np.mean(times)) if times else None
+        line["n_folds"] = len(good)
+        line["error"] = next((row["error"] for row in mine if row["error"]), None)
+        found.append(line)
+    return found
+
+
+def response_kind(y: Any, classification: bool | None = None) -> str:
+    """Return "regression", "binary" or "multi-class"; None: as the values tell.
+
+    Examples
+    --------
+    >>> response_kind([1, 2, 3]), response_kind([1, 2, 3], classification=True)
+    ('regression', 'multi-class')
+    """
+    labels = is_classification(y) if classification is None else classification
+    if not labels:
+        return "regression"
+    classes = np.unique(np.asarray(y))
+    if len(classes) < 2:
+        msg = f"All labels are {str(classes[0])!r}; expected at least two classes."
+        raise ValueError(msg)
+    return "binary" if len(classes) == 2 else "multi-class"
+
+
+def _row(entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None) -> Row:
+    row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
+    row |= {"metrics": {}, "fit_seconds": None, "error": None}
+    try:
+        model = tuned_model(
+            entry, kind=kind, grouped=trial.groups is not None, n_jobs=n_jobs
+        )
+        start = perf_counter()
+        model = fit_on(model, trial)
+        row["fit_seconds"] = perf_counter() - start
+        row["metrics"] = score_model(model, trial, METRICS[kind], "test")
+    except Exception as error:  # one method must not stop the others
+        row["error"] = f"{type(error).__name__}: {error}"
+    return row
+
+
+def tuned_model(
+    entry: Method, *, kind: str, grouped: bool = False, n_jobs: int | None = None
+) -> Any:
+    """Return the method's estimator that tunes itself, for the kind of response.
+
+    Parameters
+    ----------
+    entry : Method
+    kind : {"regression", "binary", "multi-class"}
+    grouped : bool
+        Whether its own folds have to keep groups together.
+    n_jobs : int, optional
+        For a method that takes it.
+    """
+    if kind == "multi-class" and entry.make_classifier is None:
+        msg = (
+            f"{entry.title} has no classifier and there are more than two classes; "
+            "expected two, as labels 0 and 1 to regress."
+        )
+        raise ValueError(msg)
+    classifier = None if kind == "regression" else entry.make_classifier
+    labels = classifier is not None
+    model = (classifier or entry.make_regressor)()
+    wanted: dict[str, Any] = {"n_jobs": n_jobs}
+    if grouped:
+        wanted["cv"] = StratifiedGroupKFold(5) if labels else GroupKFold(5)
+    known = model.get_params(deep=False)
+    return model.set_params(**{k: v for k, v in wanted.items() if k in known})
+
+
+def _tell(
+    progress: Callable[[int, int, str], object] | None,
+    done: int,
+    total: int,
+    entry: Method | None,
+    fold: int,
+) -> None:
+    if progress is not None:
+        what = "" if entry is None else f"{entry.title}, fold {fold + 1}"
+        progress(done, total, what)

@@ -1,0 +1,122 @@
+"""Every command as a user runs it: in a process of its own, on tiny data."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sltr import load
+
+pytest.importorskip("typer")
+
+ROOT = Path(__file__).parents[2]
+
+
+def sltr(*arguments, folder):
+    return subprocess.run(
+        [sys.executable, "-m", "sltr", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with data and a model, made by the commands themselves."""
+    path = tmp_path_factory.mktemp("cli")
+    options = ("--shape", "5,4,3", "--samples", 40, "--test-samples", 20)
+    made = sltr("simulate", "data.npz", *options, folder=path)
+    assert (made.returncode, made.stdout.splitlines()[0]) == (
+        0,
+        "files                      data.npz, data-test.npz",
+    )
+    fitted = sltr("fit", "data.npz", "--refine", "scale", "--json", folder=path)
+    assert fitted.returncode == 0, fitted.stderr
+    assert json.loads(fitted.stdout)["model"] == "SLTRRegressor"
+    return path
+
+
+def test_simulate_draws_one_coefficient_for_both_files(folder):
+    train, test = np.load(folder / "data.npz"), np.load(folder / "data-test.npz")
+    assert train["X"].shape == (40, 5, 4, 3)
+    assert test["X"].shape == (20, 5, 4, 3)
+    np.testing.assert_array_equal(train["coef"], test["coef"])
+    fitted = np.einsum("nijk,ijk->n", test["X"], test["coef"])
+    assert np.corrcoef(fitted, test["y"])[0, 1] > 0.9
+
+
+def test_fit_writes_a_model_that_loads(folder):
+    model = load(folder / "model.sltr")
+    assert model.coef_.shape == (5, 4, 3)
+    assert model.refine == "scale"
+
+
+def test_predict_prints_what_the_model_says(folder):
+    done = sltr("predict", "model.sltr", "data-test.npz", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    printed = [float(row["prediction"]) for row in rows]
+    model = load(folder / "model.sltr")
+    expected = model.predict(np.load(folder / "data-test.npz")["X"])
+    np.testing.assert_allclose(printed, expected, rtol=1e-12)
+
+
+def test_tune_chooses_and_says_what(folder):
+    done = sltr("tune", "data.npz", "--out", "tuned.sltr", "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    model = load(folder / "tuned.sltr")
+    assert found["model"] == "SLTRRegressorCV"
+    assert found["lambda sparse"] == model.lambda_sparse_
+    assert found["best score"] == pytest.approx(model.best_score_)
+    assert "sltr report tuned.sltr data.npz" in done.stderr
+
+
+def test_compare_prints_one_fair_table(folder):
+    options = ("--methods", "elem_ridge", "--folds", 2, "--json")
+    done = sltr("compare", "data.npz", *options, folder=folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    lines = {line["method"]: line for line in found["summary"]}
+    assert list(lines) == ["null", "ridge", "elem_ridge"]
+    assert lines["null"]["r2"] <= 0
+    assert {row["fold"] for row in found["folds"]} == {0, 1}
+
+
+def test_report_writes_a_page(folder):
+    options = ("--test", "data-test.npz", "--modes", "x,y,<z>", "--title", "A & B")
+    done = sltr("report", "model.sltr", "data.npz", *options, folder=folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "A &amp; B" in page
+    assert "held-out" in page
+
+
+def test_bench_lists_the_scripts(folder):
+    done = sltr("bench", "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert set(json.loads(done.stdout)) == scripts
+
+
+def test_reproduce_refuses_an_unknown_name_in_one_line(folder):
+    done = sltr("reproduce", "figure99", folder=folder)
+    assert done.returncode != 0
+    assert done.stderr.startswith("Error: ")
+    assert "figure99" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_info_tells_versions(folder):
+    done = sltr("info", "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["versions"]["numpy"] == np.__version__
+    assert found["optional packages"]["typer"]

@@ -1,0 +1,202 @@
+"""Options, configuration files, wrong usage and output of the command line."""
+
+import json
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+
+from sltr import load
+from sltr.cli import app, main
+from sltr.cli.output import print_json, print_scores
+
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4, 3))
+    y = X[:, 0, 0] + X[:, 1, 1] + 0.1 * rng.normal(size=40)
+    np.savez(tmp_path / "data.npz", X=X, y=y, run=np.arange(40) // 4)
+    np.save(tmp_path / "X.npy", X)
+    names = np.where(y > 0, "up", "down")
+    lines = [
+        f"{n},{v:.3f},{k % 7}" for k, (n, v) in enumerate(zip(names, y, strict=True))
+    ]
+    (tmp_path / "t.csv").write_text("label,value,age\n" + "\n".join(lines) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_help_starts_with_commands_to_type(capsys):
+    assert run("--help") == 0
+    assert "sltr simulate data.npz" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
+    assert run(name, "--help") == 0
+    text = capsys.readouterr().out
+    assert f"sltr {name}" in text
+    assert "Examples" in text
+    assert f"sltr {name}" in (DOCS / "cli.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["fti"], 2, "No such command 'fti'"),
+        (["fit"], 2, "Missing argument"),
+        (["fit", "data.npz", "--lambda-spars", "1"], 2, "--lambda-sparse"),
+        (["fit", "data.npz", "--lambda-sparse", "much"], 2, "'--lambda-sparse'"),
+        (["fit", "data.npz", "--epsilon", "much"], 2, "expected a number, or loo"),
+        (["fit", "data.npz", "--refine", "tukker"], 2, "did you mean 'tucker'"),
+        (["fit", "data.npz", "--task", "regresion"], 2, "did you mean 'regression'"),
+        (["fit", "none.npz"], 1, "none.npz does not exist"),
+        (["fit", "data.npz", "--target", "z"], 1, "has no ['z']; it holds"),
+        (["fit", "X.npy"], 1, "holds samples alone"),
+        (["fit", "X.npy", "--y", "t.csv", "--target", "sex"], 1, "has no ['sex']"),
+        (["fit", "data.npz", "--out", "no/such/m.sltr"], 1, "No such file"),
+        (["tune", "data.npz", "--method", "remus"], 1, "did you mean 'remurs'"),
+        (["compare", "data.npz", "--methods", "lassso"], 1, "did you mean 'lasso'"),
+        (["compare", "data.npz", "--folds", "1"], 1, "folds=1 was given"),
+        (["predict", "none.sltr", "data.npz"], 1, "none.sltr"),
+        (["predict", "data.npz", "data.npz"], 1, "data.npz"),
+        (["report", "t.csv", "data.npz"], 1, "t.csv"),
+        (["simulate", "d.npz", "--shape", "a,b"], 2, "such as 16,16,8"),
+        (["simulate", "d.npz", "--truth", "cpp"], 1, "cpp"),
+        (["bench", "remur"], 2, "did you mean 'remurs'"),
+        (["info", "--config", "none.toml"], 2, "none.toml"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_a_status(here, capsys, arguments, status, message):
+    assert run(*arguments) == status
+    out, err = capsys.readouterr()
+    *notes, last = err.splitlines()
+    assert last.startswith("Error: ")
+    assert message in last
+    assert all(note.startswith("Responses are") for note in notes)
+    assert out == ""
+
+
+def test_a_config_file_fills_only_what_is_not_given(here, capsys):
+    text = 'lambda-sparse = 0.7\n[fit]\nlambda_low = 0.6\nrefine = "scale"\n'
+    (here / "c.toml").write_text(text + "[tune]\nmethod = 'x'\n")
+    command = ("fit", "data.npz", "--config", "c.toml")
+    assert run(*command, "--lambda-low", "0.2") == 0
+    model = load("model.sltr")
+    assert (model.lambda_sparse, model.lambda_low, model.refine) == (0.7, 0.2, "scale")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[fit]\nlambda_lo = 1\n", "did you mean 'lambda_low'"),
+        ("not toml", "cannot be read as TOML"),
+        ("[fit]\nlambda_low = 'x'\n", "'--lambda-low'"),
+    ],
+)
+def test_a_bad_config_file_is_refused(here, capsys, text, message):
+    (here / "c.toml").write_text(text)
+    assert run("fit", "data.npz", "--config", "c.toml") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_config_file_may_list_methods(here, capsys):
+    (here / "c.toml").write_text('[compare]\nmethods = ["elem_ridge"]\nfolds = 2\n')
+    assert run("compare", "data.npz", "--config", "c.toml", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [line["n_folds"] for line in found["summary"]] == [2, 2, 2]
+
+
+def test_labels_become_labels_with_probabilities(here, capsys):
+    assert run("fit", "X.npy", "--y", "t.csv", "--target", "label") == 0
+    assert "labels: binary" in capsys.readouterr().err
+    assert run("predict", "model.sltr", "X.npy", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["prediction"]) == {"up", "down"}
+    sums = np.add(found["probability of up"], found["probability of down"])
+    np.testing.assert_allclose(sums, 1)
+
+
+def test_groups_and_covariates_reach_the_method(here, capsys):
+    options = ("--y", "t.csv", "--target", "value", "--covariates", "age")
+    assert run("tune", "X.npy", *options, "--method", "cp") == 0
+    assert load("model.sltr").covariate_coef_.shape == (1,)
+    given = ("--y", "t.csv", "--covariates", "age", "--out", "p.npy")
+    assert run("predict", "model.sltr", "X.npy", *given) == 0
+    assert np.load("p.npy").shape == (40,)
+    capsys.readouterr()
+    assert run("tune", "X.npy", *options, "--method", "ridge") == 1
+    assert "takes no covariates" in capsys.readouterr().err
+
+
+def test_a_method_without_classifier_refuses_words(here, capsys):
+    options = ("--y", "t.csv", "--target", "label", "--method", "lasso")
+    assert run("tune", "X.npy", *options) == 1
+    assert "expected labels 0 and 1, or one of the methods" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_says_so(here, monkeypatch, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sltr.datasets.load_samples", stop)
+    assert run("fit", "data.npz") == 130
+    assert capsys.readouterr().err.startswith("Interrupted")
+    assert not (here / "model.sltr").exists()
+
+
+def test_a_full_disk_leaves_the_old_model(here, monkeypatch, capsys):
+    (here / "model.sltr").write_text("old")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert run("fit", "data.npz") == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert (here / "model.sltr").read_text() == "old"
+    assert not list(here.glob(".*.part"))
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_one_line(here, capsys, monkeypatch):
+    def warn(*_, **__):
+        warnings.warn("first\nsecond", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr("sltr.cli.models._write_model", warn)
+    shown = warnings.showwarning
+    assert run("fit", "data.npz") == 0
+    assert "Warning: first second\n" in capsys.readouterr().err
+    assert warnings.showwarning is shown
+
+
+def test_score_table_marks_failures(capsys):
+    lines = [
+        {"title": "Null model", "r2": 0.0, "r2_se": 0.1, "fit_seconds": 0.5},
+        {"title": "Broken", "fit_seconds": None, "error": "ValueError: no"},
+    ]
+    print_scores([{"error": None, **line} for line in lines])
+    out, err = capsys.readouterr()
+    assert re.search(r"Null model +0\.000 ± 0\.100 +0\.50", out)
+    assert err == "Broken: ValueError: no\n"
+
+
+def test_json_holds_no_nan(capsys):
+    print_json({"a": float("nan"), "b": np.arange(2), "c": (None, "x")})
+    assert json.loads(capsys.readouterr().out) == {
+        "a": None,
+        "b": [0, 1],
+        "c": [None, "x"],
+    }

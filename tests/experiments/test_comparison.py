@@ -1,0 +1,129 @@
+"""Nested cross-validation of methods on one data set."""
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, KFold
+
+from sltr.experiments import comparison
+from sltr.experiments.comparison import compare, is_classification, summary
+from sltr.models.elementary import TensorRidge
+from sltr.models.registry import METHODS, Method
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4, 3))
+    return X, X[:, 0, 0] + X[:, 1, 1] + 0.1 * rng.normal(size=40)
+
+
+def entry(name, make_regressor, make_classifier=None):
+    fields = dict.fromkeys(Method.__dataclass_fields__)
+    fields |= {"name": name, "title": name, "make_regressor": make_regressor}
+    return Method(**fields | {"make_classifier": make_classifier})
+
+
+def register(monkeypatch, *entries):
+    table = {item.name: item for item in (METHODS["null"], METHODS["ridge"], *entries)}
+    monkeypatch.setattr(comparison, "method", table.__getitem__)
+
+
+def test_scores_are_those_of_a_plain_loop(data):
+    X, y = data
+    rows = compare(X, y, methods=(), folds=4, random_state=3)
+    splits = KFold(4, shuffle=True, random_state=3).split(X)
+    expected = [
+        r2_score(y[test], TensorRidge().fit(X[train], y[train]).predict(X[test]))
+        for train, test in splits
+    ]
+    found = [row["metrics"]["r2"] for row in rows if row["method"] == "ridge"]
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_groups_stay_together_inside_and_outside(data, monkeypatch):
+    X, y = data
+    groups = np.arange(40) // 4
+    seen = []
+
+    class Spy(Ridge):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(set(X[:, 0].tolist()))
+            return super().fit(X, y)
+
+    make = lambda: GridSearchCV(Spy(), {"alpha": [1.0]})  # noqa: E731
+    register(monkeypatch, entry("spy", make))
+    flat = X.reshape(40, -1).copy()
+    flat[:, 0] = groups
+    rows = compare(flat, y, ("spy",), folds=2, groups=groups)
+    assert {row["error"] for row in rows} == {None}
+    # Two outer folds: two refits on five groups each, and five inner fits on four.
+    assert sorted(map(len, seen)) == [4] * 10 + [5] * 2
+
+
+def test_a_method_that_fails_leaves_its_reason_and_stops_nothing(data, monkeypatch):
+    class Fails(DummyRegressor):
+        def fit(self, X, y, sample_weight=None):
+            raise ValueError("no luck")
+
+    register(monkeypatch, entry("fails", Fails))
+    found = summary(compare(*data, ("fails",), folds=2))
+    assert [line["method"] for line in found] == ["null", "ridge", "fails"]
+    assert found[2]["error"] == "ValueError: no luck"
+    assert found[2]["n_folds"] == 0
+    assert found[1]["r2"] > 0
+
+
+def test_two_labels_are_regressed_where_there_is_no_classifier(data):
+    X, y = data
+    found = summary(compare(X, np.where(y > 0, "up", "down"), (), folds=4))
+    null, ridge = found
+    assert null["auroc"] == 0.5
+    assert ridge["auroc"] > 0.8
+    assert ridge["accuracy"] > 0.7
+
+
+def test_more_labels_need_a_classifier(data, monkeypatch):
+    X, y = data
+    many = entry("many", DummyRegressor, lambda: DummyClassifier(strategy="prior"))
+    register(monkeypatch, many)
+    found = summary(compare(X, np.digitize(y, [-0.5, 0.5]).astype(str), ("many",)))
+    assert "no classifier" in found[1]["error"]
+    assert found[2]["error"] is None
+    assert 0 < found[2]["accuracy"] < 1
+
+
+def test_unknown_method_is_refused_with_the_nearest(data):
+    with pytest.raises(ValueError, match="did you mean 'remurs'"):
+        compare(*data, ("remus",))
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        ([1.0, 2, 3, 4], {"folds": 5}, "folds=5 was given; expected 2 to 4"),
+        (["a", "a", "a", "b"], {"folds": 2}, "The rarest label has 1"),
+        (["a"] * 4, {"folds": 2}, "All labels are 'a'"),
+        ([1.0, 2, 3, 4], {"folds": 3, "groups": [0, 0, 1, 1]}, "number of groups"),
+    ],
+)
+def test_bad_folds_and_labels(y, options, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        compare(np.eye(4), y, (), **options)
+
+
+def test_labels_are_recognised():
+    assert is_classification(np.array(["a", "b", "c"]))
+    assert is_classification(np.array([True, False]))
+    assert is_classification(np.array([0.0, 1.0, 1.0]))
+    assert not is_classification(np.arange(5))
+
+
+def test_progress_counts_every_fit(data):
+    calls = []
+    compare(*data, (), folds=2, progress=lambda *call: calls.append(call))
+    assert [done for done, _, _ in calls] == [0, 1, 2, 3, 4]
+    assert {total for _, total, _ in calls} == {4}
+    assert calls[1][2] == "Ridge, fold 1"
