@@ -27,7 +27,11 @@ TINY = Study(
     title="Tiny",
     description="a table small enough for a test",
     parts=tuple(
-        replace(part, quick_methods=("null", "ridge"), quick_repetitions=2)
+        replace(
+            part,
+            experiment=replace(part.experiment, repetitions=3),
+            quick_methods=("null", "ridge"),
+        )
         if "linear" not in part.experiment.name
         else replace(part, quick_repetitions=1)
         for part in protocols(
