@@ -195,7 +195,7 @@ def _pairs(
         if len(pair) != 2 or not set(pair) <= set(there):
             msg = (
                 f"The pair {pair} was asked for; expected two of the class folders "
-                f"{there} of {folder}. Name pairs of them as `classes`."
+                f"{there} of {folder}. Name pairs of them as `classes` (--pair A,B)."
             )
             raise ValueError(msg)
     return folder, [(first, second) for first, second in pairs]
