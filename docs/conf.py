@@ -18,10 +18,18 @@ extensions = [
     "myst_parser",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst", "**.ipynb"]
+exclude_patterns = [
+    "_build",
+    "gallery/GALLERY_HEADER.rst",
+    "sg_execution_times.rst",
+    "**.ipynb",
+]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
+
+# scikit-learn's inherited docstrings refer to its own site.
+suppress_warnings = ["ref.ref"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
