@@ -2,8 +2,8 @@
 How exact is the answer?
 ========================
 
-Every estimate carries a duality gap: a bound on its distance from the optimum that
-does not rely on the solver. A pilot tensor of your own can be used as well.
+Every estimate carries a duality gap: a bound on its distance from the optimum
+that does not rely on the solver. A pilot tensor of your own can be used as well.
 """
 
 # %%

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import array_api_compat
@@ -10,6 +13,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device, is_numpy_array, is_torch_array
 from array_api_compat import numpy as _numpy_namespace
+from threadpoolctl import ThreadpoolController
 
 Array = Any
 
@@ -21,9 +25,14 @@ __all__ = [
     "clip",
     "device",
     "eigh",
+    "eigvalsh",
+    "explained_memory",
+    "free_entries",
+    "has_real_numbers",
     "is_array_api",
     "is_numpy",
     "materialise",
+    "one_blas_thread",
     "positive_solver",
     "real_dtype",
     "singular_values",
@@ -91,6 +100,15 @@ def as_array(values: Any, like: Array, *, dtype: Any = None) -> Array:
     return xp.asarray(values, dtype=dtype, device=device(like))
 
 
+def has_real_numbers(x: Array) -> bool:
+    """Say whether `x` holds truth values, whole or real numbers."""
+    if is_numpy(x):
+        return x.dtype.kind in "biuf"
+    return bool(
+        array_namespace(x).isdtype(x.dtype, ("bool", "real floating", "integral"))
+    )
+
+
 def real_dtype(x: Array) -> Any:
     """Return the floating dtype computations on `x` use: float32 stays float32."""
     xp = array_namespace(x)
@@ -112,6 +130,10 @@ def clip(x: Array, low: float | Array | None, high: float | Array | None) -> Arr
     if type(x) is np.ndarray:  # np.clip and its wrappers cost more than the work
         x = x if low is None else np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
+    if is_torch_array(x):  # one kernel where the portable version takes several
+        bounds = [bound for bound in (low, high) if bound is not None]
+        if len({type(bound) for bound in bounds}) == 1:
+            return x.clamp(low, high)
     return array_namespace(x).clip(x, low, high)
 
 
@@ -128,9 +150,90 @@ def eigh(gram: Array) -> tuple[Array, Array]:
     """Eigendecompose (a batch of) Hermitian matrices, ascending eigenvalues."""
     if is_numpy(gram):
         return np.linalg.eigh(gram)
-    xp = array_namespace(gram)
-    result = xp.linalg.eigh(gram)
+    if _wants_cupy(gram):
+        return _through_cupy("eigh", gram)
+    result = array_namespace(gram).linalg.eigh(gram)
     return result[0], result[1]
+
+
+def eigvalsh(gram: Array) -> Array:
+    """Return the eigenvalues of (a batch of) symmetric matrices, ascending."""
+    if is_numpy(gram):
+        return np.linalg.eigvalsh(gram)
+    if _wants_cupy(gram):
+        return _through_cupy("eigvalsh", gram)
+    return array_namespace(gram).linalg.eigvalsh(gram)
+
+
+def _wants_cupy(gram: Array) -> bool:
+    """Say whether to decompose torch's matrices by CuPy.
+
+    On CUDA, torch waits for the device after each decomposition and, above 32 × 32,
+    loops over the batch, 300 times slower; CuPy does neither.
+    """
+    return is_torch_array(gram) and gram.is_cuda and _cupy() is not None
+
+
+@cache
+def _cupy() -> Any:
+    try:
+        return import_module("cupy")
+    except ImportError:
+        return None
+
+
+def _through_cupy(name: str, x: Array) -> Any:
+    """Call a cupy.linalg function on torch memory, on torch's own stream."""
+    cupy, torch = _cupy(), import_module("torch")
+    stream = torch.cuda.current_stream(x.device)
+    with cupy.cuda.Device(x.device.index), cupy.cuda.ExternalStream(stream.cuda_stream):
+        result = getattr(cupy.linalg, name)(cupy.from_dlpack(x.detach().contiguous()))
+        if isinstance(result, tuple):
+            return tuple(torch.from_dlpack(part) for part in result)
+        return torch.from_dlpack(result)
+
+
+def free_entries(x: Array) -> int:
+    """Return how many numbers like those of `x` its device has room for now."""
+    if is_torch_array(x) and x.is_cuda:
+        torch = import_module("torch")
+        held = torch.cuda.memory_reserved(x.device) - torch.cuda.memory_allocated(
+            x.device
+        )
+        return (torch.cuda.mem_get_info(x.device)[0] + held) // x.element_size()
+    if array_api_compat.is_cupy_array(x):
+        pool = _cupy().get_default_memory_pool()
+        return (_cupy().cuda.runtime.memGetInfo()[0] + pool.free_bytes()) // x.itemsize
+    return 0
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager:
+    """Return a context in which BLAS uses one thread.
+
+    Products and decompositions of small matrices lose more to waiting threads
+    than they gain, up to ten times on a busy machine.
+    """
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@contextmanager
+def explained_memory() -> Iterator[None]:
+    """Turn a device's out-of-memory error into one that says what to change."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        msg = (
+            "The device ran out of memory. Use float32 samples, a smaller grid or "
+            "fewer folds, free other tensors, or fit on the CPU."
+        )
+        raise MemoryError(msg) from error
 
 
 def singular_values(x: Array, *, exact: bool = False) -> Array:
@@ -144,9 +247,7 @@ def singular_values(x: Array, *, exact: bool = False) -> Array:
         return xp.linalg.svdvals(x)
     if x.shape[-2] > x.shape[-1]:
         x = adjoint(x)
-    gram = x @ adjoint(x)
-    values = np.linalg.eigvalsh(gram) if is_numpy(gram) else xp.linalg.eigvalsh(gram)
-    return xp.sqrt(clip(values, 0.0, None))
+    return xp.sqrt(clip(eigvalsh(x @ adjoint(x)), 0.0, None))
 
 
 def spectral_norm(x: Array) -> Array:

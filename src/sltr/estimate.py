@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
+from numbers import Integral
 
 from joblib import effective_n_jobs
 
@@ -19,21 +20,28 @@ from sltr._array import (
     Array,
     array_namespace,
     as_array,
+    free_entries,
+    has_real_numbers,
+    is_array_api,
     is_numpy,
+    one_blas_thread,
+    real_dtype,
     spectral_norm,
     to_python,
 )
 from sltr.solvers.batch import batch
-from sltr.solvers.chain import chain
+from sltr.solvers.chain import chains, runs_of_close_pilots
 from sltr.solvers.ppxa import solve_by_ppxa
-from sltr.solvers.problem import Problem
-from sltr.solvers.result import Result
+from sltr.solvers.problem import Problem, spread_over
+from sltr.solvers.result import Result, joined
 from sltr.tensor import fold, unfold
 
 __all__ = ["Estimate", "Settings", "absolute_radii", "estimate", "estimate_path"]
 
 # Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.
 CHUNK_ENTRIES = 4_000_000
+# Arrays of a coefficient's size that the solver holds for each candidate.
+ARRAYS_HELD = 60
 # On a CPU, problems up to this size gain more from sharing calls than warm starts.
 SMALL_ENTRIES = 4_096
 
@@ -79,7 +87,7 @@ class Settings:
             _check_pair(self.weights)
         if not 0 < self.tol < 1:
             _refuse("tol", self.tol, "a number between 0 and 1")
-        if not isinstance(self.max_iter, int) or self.max_iter < 1:
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             _refuse("max_iter", self.max_iter, "a whole number of at least 1")
 
 
@@ -136,8 +144,9 @@ def estimate(
            [0., 1., 0.],
            [0., 0., 0.]])
     """
-    xp = array_namespace(pilot)
     settings = Settings(coupling, weights, solver, tol, max_iter, n_jobs)
+    pilot = _checked_pilot(pilot)
+    xp = array_namespace(pilot)
     single = _is_scalar(lambda_sparse) and _is_scalar(lambda_low)
     sparse, low = _equal_lengths(lambda_sparse, lambda_low, pilot)
     low = xp.stack([low] * pilot.ndim, axis=1)
@@ -180,24 +189,28 @@ def estimate_path(
     """
     chunks = _chunks(pilots, sparse_radius, low_radius)
     mode_jobs, term_jobs = _job_counts(settings.n_jobs)
-    blocks = _COUPLINGS[settings.coupling](pilots)
+    scale = _power_of_two(pilots)
+    scaled = pilots / spread_over(scale, pilots)
+    blocks = _COUPLINGS[settings.coupling](scaled, scale, sparse_radius, low_radius)
     with _threads(mode_jobs) as run, _threads(term_jobs) as run_terms:
-        streams = [
-            stream
-            for modes, pilot_block in blocks
-            for stream in _streams(
-                pilot_block,
-                modes,
-                sparse_radius,
-                low_radius,
-                chunks=chunks,
-                settings=settings,
-                run_terms=run_terms,
-            )
-        ]
+        streams = [_streams(block, chunks, settings, run_terms) for block in blocks]
+        every = [stream for group in streams for stream in group]
         for chunk in chunks:
-            results = list(run(next, streams))
-            yield chunk, _average(results, blocks, pilots, len(chunk))
+            with one_blas_thread():
+                results = iter(list(run(next, every)))
+            found = [joined([next(results) for _ in group]) for group in streams]
+            yield chunk, _average(found, blocks, pilots, scale, len(chunk))
+
+
+def _power_of_two(pilots: Array) -> Array:
+    """Return each pilot's size as a power of two, (Q,): to divide by it is exact.
+
+    The solvers square their numbers, which must neither vanish nor overflow.
+    """
+    xp = array_namespace(pilots)
+    largest = xp.max(xp.abs(pilots), axis=tuple(range(1, pilots.ndim)))
+    largest = xp.where(largest > 0, largest, 1.0)
+    return 2.0 ** xp.floor(xp.log2(largest))
 
 
 def absolute_radii(
@@ -232,14 +245,61 @@ def absolute_radii(
     ]
 
 
-def _mode_blocks(pilots: Array) -> list[tuple[tuple[int, ...], Array]]:
-    """Pose one matrix problem for each mode; two modes pose the same one."""
-    n_modes = pilots.ndim - 1
-    return [((mode,), unfold(pilots, mode)) for mode in range(n_modes)]
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Problems of equal shape that are posed together.
+
+    `members` are the modes whose unfoldings are stacked along the first axis, of
+    which a joint problem has none; `modes` are those of the posed problem.
+    """
+
+    members: tuple[int, ...]
+    modes: tuple[int, ...]
+    pilots: Array  # divided by `scale`, which the radii are not
+    scale: Array
+    sparse_radius: Array
+    low_radius: Array
+
+    def tensors(self, x: Array, shape: tuple[int, ...]) -> list[Array]:
+        """Return the answers as batches of tensors, one for each member."""
+        if not self.members:
+            return [x]
+        length = x.shape[0] // len(self.members)
+        return [
+            fold(x[i * length : (i + 1) * length, ...], mode, shape)
+            for i, mode in enumerate(self.members)
+        ]
 
 
-def _joint_block(pilots: Array) -> list[tuple[tuple[int, ...], Array]]:
-    return [(tuple(range(pilots.ndim - 1)), pilots)]
+def _mode_blocks(
+    pilots: Array, scale: Array, sparse_radius: Array, low_radius: Array
+) -> list[_Block]:
+    """Pose one matrix problem for each mode, those of equal shape in one block."""
+    xp = array_namespace(pilots)
+    shape = pilots.shape[1:]
+    # The two unfoldings of a matrix pose the same problem, transposed.
+    modes = range(len(shape)) if len(shape) != 2 else range(1)
+    groups: dict[int, list[int]] = {}
+    for mode in modes:
+        groups.setdefault(shape[mode], []).append(mode)
+    return [
+        _Block(
+            tuple(members),
+            (0,),
+            xp.concat([unfold(pilots, mode) for mode in members], axis=0),
+            xp.concat([scale] * len(members), axis=0),
+            xp.concat([sparse_radius] * len(members), axis=0),
+            xp.concat([low_radius[:, :, m : m + 1] for m in members], axis=0),
+        )
+        for members in groups.values()
+    ]
+
+
+def _joint_block(
+    pilots: Array, scale: Array, sparse_radius: Array, low_radius: Array
+) -> list[_Block]:
+    modes = tuple(range(pilots.ndim - 1))
+    return [_Block((), modes, pilots, scale, sparse_radius, low_radius)]
 
 
 _COUPLINGS = {"average": _mode_blocks, "joint": _joint_block}
@@ -247,34 +307,37 @@ _SOLVERS = ("admm", "ppxa")
 
 
 def _streams(
-    pilot_block: Array,
-    modes: tuple[int, ...],
-    sparse_radius: Array,
-    low_radius: Array,
-    *,
-    chunks: list[list[int]],
-    settings: Settings,
-    run_terms: Callable,
+    block: _Block, chunks: list[list[int]], settings: Settings, run_terms: Callable
 ) -> list[Iterator[Result]]:
-    """Return iterators over the chunks' results: one per pilot, or one for all."""
-    xp = array_namespace(pilot_block)
-    low = low_radius[:, :, modes[0] : modes[-1] + 1]
-    alpha, beta = _weights(sparse_radius, low, settings.weights)
-    # A block that is an unfolding is a matrix whose rows are the mode.
-    own_modes = (0,) if len(modes) == 1 else modes
+    """Return iterators over the chunks' results: one per run of pilots, or for all."""
+    xp = array_namespace(block.pilots)
+    alpha, beta = _weights(block.sparse_radius, block.low_radius, settings.weights)
+    # Wider than any pilot of this scale can need; also, the quotient stays finite.
+    scale = block.scale[:, None]
+    widest = 4.0 * prod(block.pilots.shape[1:]) * scale
+    sparse = xp.minimum(block.sparse_radius, widest) / scale
+    low = xp.minimum(block.low_radius, widest[:, :, None]) / scale[:, :, None]
+    n_modes = len(block.modes)
 
     def posed(q: slice) -> Problem:
-        flat = (xp.reshape(v[q, ...], (-1,)) for v in (sparse_radius, alpha))
-        wide = (xp.reshape(v[q, ...], (-1, len(modes))) for v in (low, beta))
-        (a, alpha_q), (b, beta_q) = flat, wide
-        return Problem(pilot_block[q, ...], a, b, alpha_q, beta_q, own_modes)
+        return Problem(
+            block.pilots[q, ...],
+            xp.reshape(sparse[q, ...], (-1,)),
+            xp.reshape(low[q, ...], (-1, n_modes)),
+            xp.reshape(alpha[q, ...], (-1,)),
+            xp.reshape(beta[q, ...], (-1, n_modes)),
+            block.modes,
+        )
 
-    each = [slice(q, q + 1) for q in range(pilot_block.shape[0])]
+    each = [slice(q, q + 1) for q in range(block.pilots.shape[0])]
     if settings.solver == "ppxa":
         return [_one_by_one(posed(q), chunks, settings, run_terms) for q in each]
     tol, max_iter = settings.tol, settings.max_iter
-    if is_numpy(pilot_block) and prod(pilot_block.shape[1:]) > SMALL_ENTRIES:
-        return [chain(posed(q), chunks, tol=tol, max_iter=max_iter) for q in each]
+    small = prod(block.pilots.shape[1:]) <= SMALL_ENTRIES
+    if is_numpy(block.pilots) and not small:
+        runs = runs_of_close_pilots(block.pilots)
+        problems = [[posed(each[q]) for q in run] for run in runs]
+        return [chains(run, chunks, tol=tol, max_iter=max_iter) for run in problems]
     return [batch(posed(slice(None)), chunks, tol=tol, max_iter=max_iter)]
 
 
@@ -299,10 +362,7 @@ def _one_by_one(
                     problem, tol=settings.tol, max_iter=settings.max_iter, run=run_terms
                 )
                 found.append(result)
-        fields = ("x", "n_iter", "residual", "converged")
-        yield Result(
-            *(xp.concat([getattr(r, f) for r in found], axis=0) for f in fields)
-        )
+        yield joined(found)
 
 
 def _weights(
@@ -311,7 +371,7 @@ def _weights(
     """Return α of shape (Q, G) and β of shape (Q, G, K); β is shared by K modes."""
     xp = array_namespace(sparse_radius)
     n_modes = low_radius.shape[2]
-    if weights == "radius":
+    if isinstance(weights, str) and weights == "radius":
         total = sparse_radius + xp.mean(low_radius, axis=2)
         total = xp.where(total > 0, total, 1.0)
         alpha = xp.where(sparse_radius > 0, 2.0 * sparse_radius / total, 1.0)
@@ -323,28 +383,33 @@ def _weights(
     return alpha, float(low_weight) / n_modes * ones
 
 
-def _average(results: list[Result], blocks, pilots: Array, n_places: int) -> Estimate:
+def _average(
+    results: list[Result],
+    blocks: list[_Block],
+    pilots: Array,
+    scale: Array,
+    n_places: int,
+) -> Estimate:
     """Fold the answers of all blocks and average them; certificates: the worst."""
     xp = array_namespace(pilots)
     shape, n_pilots = tuple(pilots.shape[1:]), pilots.shape[0]
-    per_block = len(results) // len(blocks)
-    coef, gap, n_iter, converged = 0.0, None, None, None
-    for i, (modes, _) in enumerate(blocks):
-        parts = results[i * per_block : (i + 1) * per_block]
-        x = xp.concat([part.x for part in parts], axis=0)
-        if len(modes) == 1:
-            x = fold(x, modes[0], shape)
-        coef = coef + x / len(blocks)
-        residual, steps, reached = (
-            xp.concat([getattr(part, name) for part in parts], axis=0)
-            for name in ("residual", "n_iter", "converged")
-        )
-        gap = residual if gap is None else xp.maximum(gap, residual)
-        n_iter = steps if n_iter is None else xp.maximum(n_iter, steps)
-        converged = reached if converged is None else converged & reached
+    tensors = [
+        tensor
+        for block, result in zip(blocks, results, strict=True)
+        for tensor in block.tensors(result.x, shape)
+    ]
+    coef = sum(tensors[1:], start=tensors[0]) / len(tensors)
+
+    def rows(name: str) -> Array:
+        values = xp.concat([getattr(result, name) for result in results], axis=0)
+        return xp.reshape(values, (-1, n_pilots, n_places))
+
     coef = xp.reshape(coef, (n_pilots, n_places, *shape))
     return Estimate(
-        coef, *(xp.reshape(v, (n_pilots, n_places)) for v in (gap, n_iter, converged))
+        coef * spread_over(scale, coef),
+        xp.max(rows("residual"), axis=0),
+        xp.max(rows("n_iter"), axis=0),
+        xp.all(rows("converged"), axis=0),
     )
 
 
@@ -353,7 +418,10 @@ def _chunks(pilots: Array, sparse_radius: Array, low_radius: Array) -> list[list
     sparse = to_python(sparse_radius[0, :])
     low = to_python(low_radius[0, :, 0])
     order = sorted(range(len(sparse)), key=lambda g: (low[g], -sparse[g]))
-    length = max(1, CHUNK_ENTRIES // prod(pilots.shape[1:]))
+    entries = CHUNK_ENTRIES
+    if not is_numpy(pilots):  # an accelerator wants the largest batch it can hold
+        entries = max(entries, free_entries(pilots) // (ARRAYS_HELD * pilots.shape[0]))
+    length = max(1, entries // prod(pilots.shape[1:]))
     return [order[i : i + length] for i in range(0, len(order), length)]
 
 
@@ -399,6 +467,21 @@ def _equal_lengths(sparse, low, pilot: Array) -> tuple[Array, Array]:
         )
     zeros = as_array([0.0] * length, pilot)
     return columns[0] + zeros, columns[1] + zeros
+
+
+def _checked_pilot(pilot: Array) -> Array:
+    """Return the pilot in floating point, or say what is wrong with it."""
+    expected = "an array of real numbers with at least one mode and one entry"
+    if not is_array_api(pilot) or pilot.ndim < 1 or prod(pilot.shape) == 0:
+        shape = tuple(getattr(pilot, "shape", ()))
+        _refuse("pilot", f"{type(pilot).__name__} of shape {shape}", expected)
+    xp = array_namespace(pilot)
+    if not has_real_numbers(pilot):
+        _refuse("pilot", f"array of dtype {pilot.dtype}", expected)
+    pilot = xp.astype(pilot, real_dtype(pilot), copy=False)
+    if not bool(xp.all(xp.isfinite(pilot))):
+        _refuse("pilot", "array with NaN or infinity", "finite numbers")
+    return pilot
 
 
 def _is_scalar(value) -> bool:

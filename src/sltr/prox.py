@@ -72,14 +72,12 @@ def clip_singular_values(x: Array, radius: float | Array) -> Array:
     x : array of shape (…, n, q)
     radius : float or array of shape (…,)
     """
-    xp = array_namespace(x)
+    # Small enough not to matter, large enough not to overflow the quotient.
+    tiny = float(array_namespace(x).finfo(x.dtype).smallest_normal) ** 0.5
     radius = _trailing(radius, 1)
-
-    def scale(values):
-        outside = values > radius
-        return xp.where(outside, radius / xp.where(outside, values, 1.0), 1.0)
-
-    return _scale_singular_values(x, scale)
+    return _scale_singular_values(
+        x, lambda values: clip(radius / clip(values, tiny, None), None, 1.0)
+    )
 
 
 def threshold_singular_values(x: Array, threshold: float | Array) -> Array:
@@ -170,7 +168,7 @@ class LInfBall:
         """Return 0 inside the ball (to rounding), infinity outside."""
         xp = array_namespace(x)
         largest = xp.max(xp.abs(x - self.centre), axis=(-2, -1))
-        return _indicator(largest, self.radius)
+        return _indicator(largest, self.radius, x)
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Project onto the ball, whatever the step."""
@@ -188,14 +186,16 @@ class SpectralBall:
         """Return 0 inside the ball (to rounding), infinity outside."""
         xp = array_namespace(x)
         largest = xp.max(singular_values(x - self.centre), axis=-1)
-        return _indicator(largest, self.radius)
+        return _indicator(largest, self.radius, x)
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Project onto the ball, whatever the step."""
         return self.centre + clip_singular_values(v - self.centre, self.radius)
 
 
-def _indicator(size: Array, radius: float | Array) -> Array:
-    xp = array_namespace(size)
-    rounding = 16 * xp.finfo(size.dtype).eps
-    return xp.where(size <= radius * (1.0 + rounding) + rounding, 0.0, xp.inf)
+def _indicator(size: Array, radius: float | Array, x: Array) -> Array:
+    """Return 0 where `size` is at most `radius`, to the rounding of entries of x."""
+    xp = array_namespace(x)
+    rounding = 16 * max(x.shape[-2:]) * xp.finfo(x.dtype).eps
+    slack = rounding * (radius + xp.max(xp.abs(x), axis=(-2, -1)))
+    return xp.where(size <= radius + slack, 0.0, xp.inf)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sltr._array import Array, array_namespace, eigh
+from sltr._array import Array, array_namespace, device, eigh
 from sltr.design import combine, inner
 from sltr.prox import soft_threshold
 from sltr.tensor import fold, unfold
@@ -121,6 +121,8 @@ def low_rank_refits(
         From residuals (B, n) to their pilots (B, p1, …, pM).
     kind : {"tucker", "cp"}
     largest_rank : int
+        At most the second largest size of a mode, 1 for order one: more is no
+        Tucker rank.
     variance : array of shape (B,)
         `feature_variance` of the subsets.
     fit_intercept : bool
@@ -223,7 +225,8 @@ def _weighted_ridge(design: Array, y: Array, weight: Array, penalty: Array) -> A
     weighted = design * weight[:, :, None]
     n_samples, n_columns = design.shape[1:]
     size = min(n_samples, n_columns)
-    shift = penalty[:, None, None] * xp.eye(size, dtype=design.dtype)
+    identity = xp.eye(size, dtype=design.dtype, device=device(design))
+    shift = penalty[:, None, None] * identity
     if n_columns <= n_samples:
         normal = xp.matrix_transpose(weighted) @ design
         rhs = xp.matrix_transpose(weighted) @ y[:, :, None]

@@ -299,9 +299,13 @@ def _check_foreign(
             f"of at least {min_samples}."
         )
         raise ValueError(msg)
-    if labels:
-        return X, y if is_array_api(y) else np.asarray(y)
     xp = array_namespace(X)
+    if labels:
+        y = np.asarray(to_numpy(y) if is_array_api(y) else y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            msg = "y contains NaN or infinity; expected one label for each sample."
+            raise ValueError(msg)
+        return X, y
     y = xp.reshape(as_array(y, X), (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import accuracy_score, make_scorer
 
 import sltr
 from sltr.models.labels import class_numbers, label_indicators, winning_labels
@@ -49,3 +50,19 @@ def test_labels_survive_the_way_there_and_back(labels):
     decision = indicators - 0.5
     decision = decision[:, 0] if len(classes) == 2 else decision
     assert winning_labels(classes, decision).tolist() == labels
+
+
+@pytest.mark.parametrize("model", [m for m in MODELS if hasattr(m, "scoring")])
+def test_scores_of_several_classes_are_scikit_learns(model, data):
+    X, _ = data
+    y = np.digitize(X[:, 0, 0], (-0.5, 0.5))
+    model = clone(model).set_params(cv=2)
+    by_name = clone(model).set_params(scoring="accuracy").fit(X, y)
+    scorer = make_scorer(accuracy_score)
+    by_function = clone(model).set_params(scoring=scorer).fit(X, y)
+    for key in ("mean_test_score", "split1_test_score"):
+        np.testing.assert_allclose(
+            by_name.cv_results_[key], by_function.cv_results_[key]
+        )
+    with pytest.raises(ValueError, match="multi_class"):
+        model.set_params(scoring="roc_auc").fit(X, y)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFold
 from sklearn.utils.validation import has_fit_parameter
 
 from sltr.experiments.rows import Row, append_row, read_rows
@@ -24,7 +24,7 @@ from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
 from sltr.experiments.trials import SOURCES, Trial, draw_trial
 
-__all__ = ["fit_on", "run"]
+__all__ = ["fit_on", "make_folder", "run"]
 
 Methods = Mapping[str, Callable[..., Any]]
 
@@ -50,8 +50,8 @@ def run(
     experiment : Experiment
     methods : mapping from name to callable
         Each returns an estimator that is not fitted and tunes itself; called with
-        the experiment's candidates for it as keyword arguments. One whose ``fit``
-        takes `groups` gets those of the data.
+        the experiment's candidates for it as keyword arguments. Where the data
+        have groups, a number of folds ``cv`` becomes as many folds of whole groups.
     folder : path
         Made if it is not there.
     n_jobs : int, optional
@@ -84,7 +84,7 @@ def run(
     """
     jobs = experiment.jobs()
     _check_names(experiment, methods)
-    target = _make_folder(folder)
+    target = make_folder(folder)
     file = target / f"{experiment.name}.jsonl"
     wanted = {job.key(): place for place, job in enumerate(jobs)}
     done = {
@@ -130,11 +130,23 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
 
 
 def fit_on(model: Any, trial: Trial) -> Any:
-    """Fit a model to the training samples of a trial, with their groups if it can."""
-    takes_groups = has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
-    if trial.groups is not None and takes_groups:
-        return model.fit(trial.X, trial.y, groups=trial.groups)
-    return model.fit(trial.X, trial.y)
+    """Fit a model to the training samples of a trial.
+
+    Tuning keeps samples of a group on one side, as the outer split does.
+    """
+    X, y, groups = trial.X, trial.y, trial.groups
+    if groups is None:
+        return model.fit(X, y)
+    cv = getattr(model, "cv", None)
+    if isinstance(cv, int):
+        labels = np.issubdtype(y.dtype, np.integer)
+        kind = StratifiedGroupKFold if labels else GroupKFold
+        n_folds = max(2, min(cv, len(np.unique(groups))))
+        folds = list(kind(n_folds).split(X, y, groups))
+        return model.set_params(cv=folds).fit(X, y)
+    if has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV):
+        return model.fit(X, y, groups=groups)
+    return model.fit(X, y)
 
 
 def _n_candidates(model: Any) -> int | None:
@@ -177,12 +189,13 @@ def _check_names(experiment: Experiment, methods: Methods) -> None:
             raise ValueError(msg)
 
 
-def _make_folder(folder: str | PathLike[str]) -> Path:
+def make_folder(folder: str | PathLike[str]) -> Path:
+    """Return the folder, made and found writable, or say that it is not."""
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        if not os.access(target, os.W_OK):
-            raise PermissionError("not writable")
+        with tempfile.TemporaryFile(dir=target):
+            pass
     except OSError as error:
         msg = f"folder={str(folder)!r} cannot take results: {error}. Choose another."
         raise ValueError(msg) from error

@@ -9,7 +9,10 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
+from sltr.estimate import estimate
 from sltr.experiments.trials import Trial
+from sltr.metrics import error_bound, estimation_error, rank_error, support_f1
+from sltr.tensor import numerical_ranks, unfold
 
 __all__ = ["METRICS", "fitted_coef", "score_model"]
 
@@ -41,8 +44,12 @@ def _relative_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> flo
 
 
 def _released_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    """‖ŷ − y‖₂ / n: what the code released with the paper reports as its MSE."""
-    return float(np.linalg.norm(model.predict(X) - y)) / len(y)
+    """‖ŷ − y‖₂ / n: what the code released with the paper reports as its MSE.
+
+    Over the samples the model names in `scored_rows_`, else over all.
+    """
+    rows = getattr(model, "scored_rows_", slice(None))
+    return float(np.linalg.norm(model.predict(X[rows]) - y[rows])) / len(y[rows])
 
 
 def _r2(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
@@ -50,10 +57,9 @@ def _r2(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
 
 
 def _accuracy(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    predicted = model.predict(X)
-    # A regression of the labels 0 and 1 decides at one half.
-    decided = (predicted > 0.5).astype(int) if is_regressor(model) else predicted
-    return accuracy_score(y, decided)
+    """Share of right labels; a regression of the labels 0, 1 is cut at one half."""
+    found = model.predict(X)
+    return accuracy_score(y, found > 0.5 if is_regressor(model) else found)
 
 
 def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
@@ -65,13 +71,42 @@ def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
     return roc_auc_score(y, model.predict(X))
 
 
-def _estimation_error(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    """‖Ŵ − W‖_F / ‖W‖_F; not a number where W is not known or nothing is fitted."""
-    coef = fitted_coef(model)
-    if trial.coef is None or coef is None:
+def _of_truth(
+    measure: Callable[[np.ndarray, np.ndarray], float],
+) -> Callable[[Any, np.ndarray, np.ndarray, Trial], float]:
+    """Return a metric of Ŵ and W; not a number where W or Ŵ is not known."""
+
+    def metric(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
+        coef = fitted_coef(model)
+        if trial.coef is None or coef is None:
+            return float("nan")
+        return measure(np.reshape(coef, trial.coef.shape), trial.coef)
+
+    return metric
+
+
+def _theorem_error(pilot: np.ndarray, truth: np.ndarray) -> float:
+    """‖Ŵ − W‖_F / ‖W‖_F for SLTR from this pilot, with the least radii admitting W."""
+    if not pilot.any():
         return float("nan")
-    error = np.reshape(coef, trial.coef.shape) - trial.coef
-    return float(np.linalg.norm(error) / np.linalg.norm(trial.coef))
+    found = estimate(pilot, *_theorem_radii(pilot, truth))
+    return estimation_error(found.coef, truth)
+
+
+def _theorem_bound(pilot: np.ndarray, truth: np.ndarray) -> float:
+    """Return the corollary's bound on `_theorem_error`."""
+    if not pilot.any():
+        return float("nan")
+    ranks = [int(rank) for rank in numerical_ranks(truth)]
+    bound = error_bound(truth.shape, *_theorem_radii(pilot, truth), ranks)
+    return bound / float(np.linalg.norm(truth))
+
+
+def _theorem_radii(pilot: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """Return ‖W̃ − W‖_∞ and the largest ‖(W̃ − W)_(m)‖₂: the theorem needs these."""
+    away = (pilot - truth)[None]
+    norms = [np.linalg.norm(unfold(away, m)[0], 2) for m in range(truth.ndim)]
+    return float(np.abs(away).max()), float(max(norms))
 
 
 METRICS: dict[str, Callable[[Any, np.ndarray, np.ndarray, Trial], float]] = {
@@ -81,5 +116,9 @@ METRICS: dict[str, Callable[[Any, np.ndarray, np.ndarray, Trial], float]] = {
     "r2": _r2,
     "accuracy": _accuracy,
     "auroc": _auroc,
-    "estimation_error": _estimation_error,
+    "estimation_error": _of_truth(estimation_error),
+    "support_f1": _of_truth(support_f1),
+    "rank_error": _of_truth(rank_error),
+    "theorem_error": _of_truth(_theorem_error),
+    "theorem_bound": _of_truth(_theorem_bound),
 }

@@ -138,7 +138,10 @@ class Job:
 
     def key(self) -> str:
         """Return a short name of what was asked for, by which done work is known."""
-        content = [self.identity(), sorted(self.metrics), self.keep_coef]
+        identity = self.identity()
+        # Where clips are cached changes no result.
+        identity["options"].pop("cache", None)
+        content = [identity, sorted(self.metrics), self.keep_coef]
         text = json.dumps(content, sort_keys=True, default=_plain)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 

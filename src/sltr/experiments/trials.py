@@ -62,7 +62,12 @@ def _simulated(options: Options, repetition: int, seed: int) -> Trial:
 
 def _real(options: Options, repetition: int, seed: int) -> Trial:
     """Take the fold `repetition` of a set of `load_real`."""
-    return _fold(load_real(options["name"], classes=options.get("classes")), repetition)
+    data = load_real(
+        options["name"],
+        classes=options.get("classes"),
+        folder=options.get("folder"),
+    )
+    return _fold(data, repetition)
 
 
 def _packaged(options: Options, repetition: int, seed: int) -> Trial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -61,7 +61,8 @@ def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
 
 def check_refinements(refine: Any) -> list[str | None]:
     """Return the refinements to try; a single one may be given by itself."""
-    asked = [refine] if refine is None or isinstance(refine, str) else list(refine)
+    single = isinstance(refine, str) or not isinstance(refine, Iterable)
+    asked = [refine] if single else list(refine)
     for one in asked:
         if one not in REFINEMENTS:
             choices = ", ".join(map(repr, REFINEMENTS))

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.metrics import get_scorer
 
 from sltr._array import to_numpy
 from sltr.models.candidates import Candidate
 from sltr.models.heldout import KnownClassifier, KnownRegressor
+from sltr.models.labels import class_numbers
 from sltr.models.selection import AT_ONCE, best_index, fold_scores
 from sltr.models.tuning import Fold, HeldOut, Task, scale_factors
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "check_choosing", "choose"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,18 @@ class Choice:
     scale: np.ndarray  # (K,), ones unless the winner is a scaled one
     scores: np.ndarray
     held_out: list[np.ndarray]  # the winner's predictions, by fold, (n_rows, K)
+
+
+def check_choosing(scoring: Any, rule: Any) -> None:
+    """Refuse unknown names before anything is fitted."""
+    if rule not in ("best", "1se"):
+        msg = f"rule={rule!r} was given; expected 'best' or '1se'."
+        raise ValueError(msg)
+    if isinstance(scoring, str):
+        get_scorer(scoring)
+    elif scoring is not None and not callable(scoring):
+        msg = f"scoring={scoring!r} was given; expected a name, a callable or None."
+        raise ValueError(msg)
 
 
 def choose(
@@ -106,19 +119,12 @@ def _scores(
             return KnownRegressor(known[:, 0])
         return KnownClassifier(known, classes)
 
-    # Known names score one indicator; "accuracy" of several classes is another.
+    # A name would score the first indicator; its scorer sees labels of all classes.
     return fold_scores(
-        make_scorer(accuracy_score) if scoring == "accuracy" else scoring,
-        Y[:, 0] if classes is None else to_labels(Y, classes),
+        get_scorer(scoring),
+        Y[:, 0] if classes is None else classes[class_numbers(Y)],
         predictions[:, 0, :],
         weight=weight,
         model=model,
         X=to_numpy(task.samples.X[fold.rows, ...]),
     )
-
-
-def to_labels(indicators: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the labels behind 0/1 indicators of shape (n, 1) or (n, K)."""
-    if indicators.shape[1] == 1:
-        return classes[(indicators[:, 0] > 0.5).astype(int)]
-    return classes[indicators.argmax(axis=1)]

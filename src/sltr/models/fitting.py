@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
@@ -34,11 +36,14 @@ __all__ = [
     "intercepts",
     "left_out",
     "solver_settings",
+    "unchanged_on_failure",
     "warn_unless_converged",
 ]
 
 
 INNER_FOLDS = 5
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,10 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     scale = system.mean_eigenvalue()
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0
-    candidates = [scale * 10.0 ** (k / 6) for k in range(-36, 31)]
+    # In single precision smaller penalties, or a tenth of them, drown in rounding.
+    floor = 1e4 * float(array_namespace(like).finfo(like.dtype).eps)
+    factors = [10.0 ** (k / 6) for k in range(-36, 31)]
+    candidates = [scale * factor for factor in factors if factor > floor]
     errors = to_python(system.loo(as_array(candidates, like)))
     # Below the noise the error is flat: the largest penalty that is as good.
     good = min(errors) * (1.0 + 1e-3)
@@ -99,7 +107,7 @@ def choose_refit(task: Task, base: Candidate, refine: Any) -> tuple[Candidate, A
     """
     if refine is None:
         return base, None
-    if not isinstance(refine, str):
+    if isinstance(refine, tuple | list):
         return _given_refit(base, refine), None
     [kind] = check_refinements(refine)
     n_samples = task.samples.weight.shape[0]
@@ -213,6 +221,22 @@ def intercepts(
     return share @ Y - xp.sum(rows * means[:, None, :], axis=2)
 
 
+def unchanged_on_failure(fit: Fit) -> Fit:
+    """Make a `fit` that fails or is interrupted leave its estimator as it was."""
+
+    @wraps(fit)
+    def guarded(model, *args, **kwargs):
+        before = dict(vars(model))
+        try:
+            return fit(model, *args, **kwargs)
+        except BaseException:
+            vars(model).clear()
+            vars(model).update(before)
+            raise
+
+    return guarded  # type: ignore[return-value]
+
+
 def warn_unless_converged(converged: Any, gap: Any, tol: float) -> None:
     """Warn, with the gap reached, when the budget of iterations ran out."""
     if not converged:
@@ -220,5 +244,5 @@ def warn_unless_converged(converged: Any, gap: Any, tol: float) -> None:
             f"SLTR stopped at a relative duality gap of {float(gap):.1e}; tol={tol:g} "
             "was asked for. Increase max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=5,  # the caller of fit
         )

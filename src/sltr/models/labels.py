@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,6 +20,8 @@ __all__ = [
     "probabilities",
     "winning_labels",
 ]
+
+SMALLEST_SLOPE = 1e-3  # of log-odds per standard deviation of the scores
 
 
 def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -84,23 +86,27 @@ def fit_sigmoids(
     proposed, so that separable scores keep a finite slope.
     """
     fitted = []
+    share_of = weight / weight.sum()
     for k in range(indicators.shape[1]):
         target = indicators[:, k] > 0.5
         n_positive, n_negative = weight[target].sum(), weight[~target].sum()
         high = (n_positive + 1.0) / (n_positive + 2.0)
         low = 1.0 / (n_negative + 2.0)
         share = np.where(target, high, low)
+        # Scores of unit size about zero: the offset stays right if the slope is cut.
+        middle, spread = _location(scores[:, k], weight)
+        column = (scores[:, k] - middle) / spread
         # A fractional target is two samples, one of each label.
-        column = np.concatenate([scores[:, k], scores[:, k]])[:, None]
-        mean, spread = _location(scores[:, k], weight)
         model = LogisticRegression(C=1e6, solver="newton-cholesky", tol=1e-8).fit(
-            (column - mean) / spread,
+            np.concatenate([column, column])[:, None],
             np.repeat([1, 0], len(target)),
             sample_weight=np.concatenate([weight * share, weight * (1.0 - share)]),
         )
-        # A score may not speak against its own class, whatever a few samples say.
-        slope = max(float(model.coef_[0, 0]), 1e-3) / spread
-        fitted.append((slope, float(model.intercept_[0]) - slope * mean))
+        slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
+        if slope < SMALLEST_SLOPE:
+            # A score may not speak against its own class, whatever a few samples say.
+            slope, offset = SMALLEST_SLOPE, float(logit(share_of @ share))
+        fitted.append((slope / spread, offset - slope * middle / spread))
     return np.array(fitted)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from sltr._array import Array, array_namespace, as_array, to_numpy
+from sltr._array import Array, array_namespace, as_array, explained_memory, to_numpy
 from sltr.design import inner
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
@@ -18,6 +18,7 @@ from sltr.models.fitting import (
     fit_subsets,
     fitting_task,
     left_out,
+    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -143,10 +144,12 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        fit = _fit(self, samples, samples.y[:, None], [])
+        with explained_memory():
+            fit = _fit(self, samples, samples.y[:, None], [])
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.dual_gap_, self.n_iter_ = float(fit.gap[0, 0]), int(fit.n_iter[0, 0])
@@ -228,12 +231,14 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
         """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         folds = calibration_folds(indicators)
-        fit = _fit(self, samples, as_array(indicators, samples.X), folds)
+        with explained_memory():
+            fit = _fit(self, samples, as_array(indicators, samples.X), folds)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sltr._array import Array, as_array, to_numpy
+from sltr._array import Array, as_array, explained_memory, to_numpy
 from sltr.models.candidates import (
     LAMBDAS,
     PAPER_EPSILONS,
@@ -20,13 +20,14 @@ from sltr.models.candidates import (
     check_refinements,
     grid_values,
 )
-from sltr.models.choosing import Choice, choose
+from sltr.models.choosing import Choice, check_choosing, choose
 from sltr.models.fitting import (
     SubsetFit,
     all_of,
     choose_epsilon,
     fit_subsets,
     fitting_task,
+    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -148,14 +149,16 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRRegressorCV:
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        task = fitting_task(self, samples, samples.y[:, None])
-        folds = _folds(self, task, y, sample_weight, groups, classifier=False)
-        choice, fit = _tune(self, task, folds, None, sample_weight is not None)
+        with explained_memory():
+            task = fitting_task(self, samples, samples.y[:, None])
+            folds = _folds(self, task, y, sample_weight, groups, classifier=False)
+            choice, fit = _tune(self, task, folds, None, sample_weight is not None)
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.ranks_ = numerical_ranks(self.coef_)
@@ -242,15 +245,18 @@ best_index_, best_score_, cv_results_
         self.n_jobs = n_jobs
         self.progress = progress
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRClassifierCV:
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
-        task = fitting_task(self, samples, as_array(indicators, samples.X))
-        folds = _folds(self, task, y, sample_weight, groups, classifier=True)
-        choice, fit = _tune(self, task, folds, self.classes_, sample_weight is not None)
+        with explained_memory():
+            task = fitting_task(self, samples, as_array(indicators, samples.X))
+            folds = _folds(self, task, y, sample_weight, groups, classifier=True)
+            weighted = sample_weight is not None
+            choice, fit = _tune(self, task, folds, self.classes_, weighted)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
@@ -295,11 +301,12 @@ def _tune(
     weighted: bool,
 ) -> tuple[Choice, SubsetFit]:
     """Choose a candidate, fit it on all samples, and record what was chosen."""
+    check_choosing(model.scoring, model.rule)
     held = held_out_predictions(
         task,
         folds,
-        _epsilons(model, task),
-        _pairs(model),
+        grid_epsilons(model, task),
+        grid_pairs(model),
         check_refinements(model.refine),
         measure=model.rule == "1se",
         n_jobs=model.n_jobs,
@@ -328,14 +335,16 @@ def _tune(
     return choice, fit
 
 
-def _epsilons(model: Any, task: Task) -> list[float]:
+def grid_epsilons(model: Any, task: Task) -> list[float]:
+    """Return the penalties an estimator's `epsilons` stand for."""
     if isinstance(model.epsilons, str) and model.epsilons == "loo":
         best = choose_epsilon(task.system, "loo", task.samples.X)
         return [factor * best for factor in EPSILON_FACTORS]
     return grid_values(model.epsilons, "epsilons", PAPER_EPSILONS)
 
 
-def _pairs(model: Any) -> list[tuple[float, float]]:
+def grid_pairs(model: Any) -> list[tuple[float, float]]:
+    """Return all pairs of an estimator's `lambdas_sparse` and `lambdas_low`."""
     sparse = grid_values(model.lambdas_sparse, "lambdas_sparse", PAPER_LAMBDAS)
     low = grid_values(model.lambdas_low, "lambdas_low", PAPER_LAMBDAS)
     return list(product(sparse, low))

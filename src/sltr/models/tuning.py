@@ -8,7 +8,9 @@ single fit; only their batches are larger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -19,6 +21,7 @@ from sltr._array import (
     array_namespace,
     as_array,
     is_numpy,
+    one_blas_thread,
     singular_values,
     to_numpy,
 )
@@ -46,6 +49,8 @@ __all__ = [
     "sparse_fits",
 ]
 
+# Up to this many entries of X, sweeps are too small to share among BLAS threads.
+SMALL_SAMPLES = 5_000_000
 # Where low-rank refits start: fractions that denoise the pilot but keep its terms.
 START_SPARSE, START_LOW = 0.3, 0.5
 # Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
@@ -153,11 +158,16 @@ def held_out_predictions(
             radii = pairs[len(pairs) // 2]
         start = Candidate(middle, *radii)
 
+    # A CPU takes one fold after another, an accelerator all of them as one batch.
+    each = list(range(len(folds)))
+    fold_groups = [[f] for f in each] if is_numpy(task.samples.X) else [each]
     jobs: list[Callable[[], list[Row]]] = []
     if None in refinements or "scale" in refinements:
-        for f, fold in enumerate(folds):
-            grid = (list(epsilons), list(pairs))
-            jobs.append(_Plain(task, f, fold, pilots[f, ...], *grid, measure))
+        grid = (list(epsilons), list(pairs))
+        for part in fold_groups:
+            own = pilots[part[0] : part[-1] + 1, ...]
+            some = [folds[f] for f in part]
+            jobs.append(_Plain(task, part, some, own, *grid, measure))
     if "sparse" in refinements:
         thresholds = list(THRESHOLDS)
         if start_given or task.radius == "absolute":
@@ -228,38 +238,46 @@ def scale_factors(
 
 @dataclass(frozen=True, eq=False)
 class _Plain:
-    """The paper's estimates on one fold, the whole grid for all its pilots."""
+    """The paper's estimates on some folds, the whole grid for all their pilots."""
 
     task: Task
-    place: int
-    fold: Fold
-    pilots: Array  # (E, K, P)
+    places: list[int]
+    folds: list[Fold]
+    pilots: Array  # (F, E, K, P)
     epsilons: list[float]
     pairs: list[tuple[float, float]]
     measure: bool
 
     def __call__(self) -> list[Row]:
-        task = self.task
         xp = array_namespace(self.pilots)
-        n_penalties, n_responses = self.pilots.shape[:2]
-        flat = xp.reshape(self.pilots, (-1, *task.samples.shape))
-        sparse, low = (
-            as_array(column, flat) for column in zip(*self.pairs, strict=True)
-        )
-        radii = absolute_radii(flat, sparse, low, task.radius)
-        rows = []
-        for places, found in estimate_path(flat, *radii, task.settings):
-            coef = xp.reshape(found.coef, (-1, self.pilots.shape[2]))
-            values = self.fold.centred_predictions(task, coef)
-            values = values.reshape(-1, n_penalties, n_responses, len(places))
+        shape = tuple(self.pilots.shape[:3])
+        flat = xp.reshape(self.pilots, (-1, *self.task.samples.shape))
+        columns = zip(*self.pairs, strict=True)
+        sparse, low = (as_array(column, flat) for column in columns)
+        radii = absolute_radii(flat, sparse, low, self.task.radius)
+        rows: list[Row] = []
+        for places, found in estimate_path(flat, *radii, self.task.settings):
+            coef = xp.reshape(found.coef, (*shape, len(places), -1))
             free = _free_parameters(found.coef) if self.measure else 0.0 * found.gap
-            free = to_numpy(free).reshape(n_penalties, n_responses, len(places))
-            for e, epsilon in enumerate(self.epsilons):
-                for i, g in enumerate(places):
-                    candidate = Candidate(epsilon, *self.pairs[g])
-                    n_free = float(free[e, :, i].mean())
-                    rows.append((candidate, self.place, values[:, e, :, i], n_free))
-        return rows
+            free = to_numpy(free).reshape(*shape, len(places)).mean(axis=2)
+            for f, fold in enumerate(self.folds):
+                rows += self._rows(f, fold, coef[f, ...], free[f], places)
+        # In the grid's order, whatever the chunks: ties go to the first.
+        grid = product(self.epsilons, self.pairs)
+        order = {Candidate(e, *pair): i for i, (e, pair) in enumerate(grid)}
+        return sorted(rows, key=lambda row: order[row[0]])
+
+    def _rows(
+        self, f: int, fold: Fold, coef: Array, free: np.ndarray, places: list[int]
+    ) -> Iterator[Row]:
+        xp = array_namespace(coef)
+        flat = xp.reshape(coef, (-1, coef.shape[3]))
+        values = fold.centred_predictions(self.task, flat)
+        values = values.reshape(-1, *coef.shape[:3])
+        for e, epsilon in enumerate(self.epsilons):
+            for i, g in enumerate(places):
+                candidate = Candidate(epsilon, *self.pairs[g])
+                yield candidate, self.places[f], values[:, e, :, i], float(free[e, i])
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +320,10 @@ class _LowRank:
         rows = []
         wanted = refined(self.kind, self.start, task.samples.shape)
         fits = low_rank_fits(task, subsets, self.start, self.kind)
-        for candidate, refit in zip(wanted, fits, strict=True):
+        small = prod(task.samples.X.shape) < SMALL_SAMPLES
+        for candidate in wanted:
+            with one_blas_thread() if small else nullcontext():
+                refit = next(fits)
             fitted = to_numpy(refit.fitted)
             n_samples = fitted.shape[1]
             fitted = fitted.reshape(len(self.folds), -1, n_samples)

@@ -17,9 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from sltr._array import Array, array_namespace, clip, is_numpy
+from sltr._array import Array, array_namespace, clip, device, is_numpy
 from sltr.prox import clip_singular_values, polar, soft_threshold
-from sltr.prox import threshold_singular_values as svt
 from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result
 from sltr.tensor import fold, unfold
@@ -35,17 +34,26 @@ CERTIFY_EVERY = 50
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """A point, its multipliers and its weights: what a warm start needs.
+    """A point, its multipliers and its steps: what a warm start needs.
 
-    `x` has shape (G, p1, …, pM); the lists hold one array for each mode, the
-    multipliers shaped like `x`, the weights of shape (G,).
+    `x` has shape (G, p1, …, pM). The lists hold one array for each mode, whose
+    second axis pairs the nuclear norm (0) with the spectral ball (1): multipliers
+    of shape (G, 2, p1, …, pM), steps of shape (G, 2).
     """
 
     x: Array
-    nuclear: list[Array]
-    spectral: list[Array]
-    nuclear_step: list[Array]
-    spectral_step: list[Array]
+    duals: list[Array]
+    steps: list[Array]
+
+    @property
+    def nuclear(self) -> list[Array]:
+        """Multipliers of the nuclear norms, shaped like `x`."""
+        return [dual[:, 0, ...] for dual in self.duals]
+
+    @property
+    def spectral(self) -> list[Array]:
+        """Multipliers of the spectral balls, shaped like `x`."""
+        return [dual[:, 1, ...] for dual in self.duals]
 
     def take(self, indices: Array) -> Start:
         """Return the items at these places of the batch."""
@@ -54,13 +62,21 @@ class Start:
         def pick(arrays):
             return [xp.take(v, indices, axis=0) for v in arrays]
 
-        return Start(
-            xp.take(self.x, indices, axis=0),
-            pick(self.nuclear),
-            pick(self.spectral),
-            pick(self.nuclear_step),
-            pick(self.spectral_step),
+        return Start(pick([self.x])[0], pick(self.duals), pick(self.steps))
+
+    def join(self, other: Start, indices: Array | None = None) -> Start:
+        """Return this batch followed by another, or the items at these places."""
+        xp = array_namespace(self.x)
+
+        def both(one, two):
+            return xp.concat([one, two], axis=0)
+
+        joined = Start(
+            both(self.x, other.x),
+            [both(*pair) for pair in zip(self.duals, other.duals, strict=True)],
+            [both(*pair) for pair in zip(self.steps, other.steps, strict=True)],
         )
+        return joined if indices is None else joined.take(indices)
 
 
 def cold_start(problem: Problem) -> Start:
@@ -72,35 +88,36 @@ def cold_start(problem: Problem) -> Start:
     xp = array_namespace(problem.pilot)
     Z, shape = problem.pilot, tuple(problem.pilot.shape[1:])
     n_modes = len(problem.modes)
-    nuclear, gradient = [], spread_over(problem.sparse_weight, Z) * xp.sign(Z)
+
+    def direction(tensor: Array, mode: int) -> Array:
+        return fold(polar(unfold(tensor, mode)), mode, shape)
+
+    gradient = spread_over(problem.sparse_weight, Z) * xp.sign(Z)
     for k, mode in enumerate(problem.modes):
-        pull = fold(polar(unfold(Z, mode)), mode, shape)
-        gradient = gradient + spread_over(problem.low_weight[:, k], Z) * pull
+        weight = spread_over(problem.low_weight[:, k], Z)
+        gradient = gradient + weight * direction(Z, mode)
     x = Z
     for k, mode in enumerate(problem.modes):
-        move = fold(polar(unfold(gradient, mode)), mode, shape)
-        x = x - spread_over(problem.low_radius[:, k] / n_modes, Z) * move
+        reach = spread_over(problem.low_radius[:, k] / n_modes, Z)
+        x = x - reach * direction(gradient, mode)
+    duals = []
     for k, mode in enumerate(problem.modes):
-        pull = fold(polar(unfold(x, mode)), mode, shape)
-        nuclear.append(spread_over(problem.low_weight[:, k], Z) * pull)
-    nuclear_step, spectral_step = _default_steps(problem)
-    spectral = [-gradient / n_modes] * n_modes
-    return Start(x, nuclear, spectral, nuclear_step, spectral_step)
+        pull = spread_over(problem.low_weight[:, k], Z) * direction(x, mode)
+        duals.append(xp.stack([pull, -gradient / n_modes], axis=1))
+    return Start(x, duals, _default_steps(problem))
 
 
-def _default_steps(problem: Problem) -> tuple[list[Array], list[Array]]:
+def _default_steps(problem: Problem) -> list[Array]:
     """Return steps 1/r from the radii: the distances the answer may move."""
     xp = array_namespace(problem.pilot)
     shape = problem.pilot.shape[1:]
-    nuclear, spectral = [], []
+    steps = []
     for k, mode in enumerate(problem.modes):
         long_side = max(shape[mode], prod(shape) // shape[mode])
-        step = xp.minimum(
-            problem.sparse_radius, problem.low_radius[:, k] / long_side**0.5
-        )
-        nuclear.append(4.0 * step)
-        spectral.append(step)
-    return nuclear, spectral
+        reach = problem.low_radius[:, k] / long_side**0.5
+        step = xp.minimum(problem.sparse_radius, reach)
+        steps.append(xp.stack([4.0 * step, step], axis=1))
+    return steps
 
 
 def admm(
@@ -134,7 +151,7 @@ def admm(
     batch = _Batch(problem, start or cold_start(problem))
     # Waiting for a device to answer costs more than the iterations it might save.
     check_every = 1 if is_numpy(problem.pilot) else 5
-    places = xp.arange(problem.size)
+    places = xp.arange(problem.size, device=device(problem.pilot))
     finished: list[tuple] = []
     eager = xp.full_like(problem.sparse_radius, tol)
     for n_iter in range(1, max_iter + 1):
@@ -144,12 +161,12 @@ def admm(
             continue
         # What one problem does never depends on the others in its batch.
         close = batch.disagreement() <= eager
-        if last or n_iter % CERTIFY_EVERY == 0:
-            close = close | True
-        if bool(xp.any(close)):
+        everyone = last or n_iter % CERTIFY_EVERY == 0
+        if everyone or bool(xp.any(close)):
             gap, excess = batch.certificate(exact=tol < 1e-7)
             reached = (gap <= tol) & (excess <= tol)
-            done = (close & reached) | last
+            done = (reached & (close | everyone)) | last
+            # A look in passing must not make the next one harder to come by.
             eager = xp.where(close & ~reached, 0.6 * eager, eager)
             if bool(xp.any(done)):
                 out, kept = xp.nonzero(done)[0], xp.nonzero(~done)[0]
@@ -173,98 +190,92 @@ def admm(
 
 
 class _Batch:
-    """The running state of a batch; shrinks as problems finish."""
+    """The running state of a batch; shrinks as problems finish.
+
+    The copies Y_k and Y'_k of each mode are kept as one array, so that each
+    iteration decomposes all its matrices in one call.
+    """
 
     def __init__(self, problem: Problem, start: Start):
         self._pose(problem)
         self.x = start.x
-        self.nuclear_step = list(start.nuclear_step)
-        self.spectral_step = list(start.spectral_step)
+        self.steps = list(start.steps)
         self.Y = [
-            start.x + spread_over(step, start.x) * dual
-            for step, dual in zip(start.nuclear_step, start.nuclear, strict=True)
+            start.x[:, None, ...] + _wide(step, dual) * dual
+            for step, dual in zip(start.steps, start.duals, strict=True)
         ]
-        self.Y_ball = [
-            start.x + spread_over(step, start.x) * dual
-            for step, dual in zip(start.spectral_step, start.spectral, strict=True)
-        ]
-        self.clipped: list[Array] = []
-        self.cut: list[Array] = []
+        self.duals: list[Array] = []  # the parts cut off the copies: step · multiplier
         self.previous: list[Array] = []
 
     def _pose(self, problem: Problem) -> None:
+        xp, Z = array_namespace(problem.pilot), problem.pilot
         self.problem = problem
-        radius = spread_over(problem.sparse_radius, problem.pilot)
-        self.lower, self.upper = problem.pilot - radius, problem.pilot + radius
+        radius = spread_over(problem.sparse_radius, Z)
+        self.lower, self.upper = Z - radius, Z + radius
+        # A ball lies about Z, a nuclear norm about zero.
+        self.centres = xp.stack([0.0 * Z, Z], axis=1)
 
     def iterate(self, *, adapt: bool) -> None:
         """Do one iteration; keeps what certificate and adaptation need."""
-        Z, p = self.problem.pilot, self.problem
-        shape = tuple(Z.shape[1:])
-        if self.clipped:
+        xp, p = array_namespace(self.x), self.problem
+        if self.duals:
             self._relax(adapt=adapt)
-        self.clipped, self.cut = [], []
+        self.duals = []
         total, mean = 0.0, 0.0
-        for k, mode in enumerate(p.modes):
-            step, ball_step = self.nuclear_step[k], self.spectral_step[k]
-            radius = p.low_weight[:, k] * step
-            clipped = fold(
-                clip_singular_values(unfold(self.Y[k], mode), radius), mode, shape
+        for k, (copies, step) in enumerate(zip(self.Y, self.steps, strict=True)):
+            radii = xp.stack(
+                [p.low_weight[:, k] * step[:, 0], p.low_radius[:, k]], axis=1
             )
-            outside = unfold(self.Y_ball[k] - Z, mode)
-            cut = fold(svt(outside, p.low_radius[:, k]), mode, shape)
-            mean = mean + (self.Y[k] - 2.0 * clipped) / spread_over(step, Z)
-            mean = mean + (self.Y_ball[k] - 2.0 * cut) / spread_over(ball_step, Z)
-            total = total + 1.0 / step + 1.0 / ball_step
-            self.clipped.append(clipped)
-            self.cut.append(cut)
-        threshold = spread_over(p.sparse_weight / total, Z)
-        mean = soft_threshold(mean / spread_over(total, Z), threshold)
-        self.x = clip(mean, self.lower, self.upper)
+            dual = self._cut_off(copies - self.centres, radii, p.modes[k])
+            rate = 1.0 / step
+            mean = mean + xp.sum((copies - 2.0 * dual) * _wide(rate, copies), axis=1)
+            total = total + xp.sum(rate, axis=1)
+            self.duals.append(dual)
+        mean = mean / spread_over(total, mean)
+        threshold = spread_over(p.sparse_weight / total, mean)
+        self.x = clip(soft_threshold(mean, threshold), self.lower, self.upper)
+
+    def _cut_off(self, copies: Array, radii: Array, mode: int) -> Array:
+        """Clip the singular values of nuclear copies, threshold those of balls."""
+        xp = array_namespace(copies)
+        shape = tuple(copies.shape[2:])
+        flat = unfold(xp.reshape(copies, (-1, *shape)), mode)
+        clipped = clip_singular_values(flat, xp.reshape(radii, (-1,)))
+        clipped = xp.reshape(fold(clipped, mode, shape), copies.shape)
+        outside = copies[:, 1, ...] - clipped[:, 1, ...]
+        return xp.stack([clipped[:, 0, ...], outside], axis=1)
 
     def _relax(self, *, adapt: bool) -> None:
-        """Move the copies towards the last point, adapting their weights first."""
-        copies = [y - c for y, c in zip(self.Y, self.clipped, strict=True)]
-        copies += [y - c for y, c in zip(self.Y_ball, self.cut, strict=True)]
-        steps = self.nuclear_step + self.spectral_step
-        duals = self.clipped + self.cut  # multiplier = dual / step
+        """Move the copies towards the last point, adapting their steps first."""
+        x = self.x[:, None, ...]
+        nearest = [y - dual for y, dual in zip(self.Y, self.duals, strict=True)]
         if adapt and self.previous:
-            for i, (copy, old) in enumerate(zip(copies, self.previous, strict=True)):
-                factor = _balance(self.x - copy, copy - old)
-                steps[i] = steps[i] / factor
-                duals[i] = duals[i] / spread_over(factor, duals[i])
-        moved = [
-            copy + dual + RELAX * (self.x - copy)
-            for copy, dual in zip(copies, duals, strict=True)
+            for k, (near, old) in enumerate(zip(nearest, self.previous, strict=True)):
+                factor = _balance(x - near, near - old)
+                self.steps[k] = self.steps[k] / factor
+                self.duals[k] = self.duals[k] / _wide(factor, near)
+                self.Y[k] = near + self.duals[k]
+        self.Y = [
+            y + RELAX * (x - near) for y, near in zip(self.Y, nearest, strict=True)
         ]
-        n_modes = len(self.Y)
-        self.previous = copies
-        self.Y, self.Y_ball = moved[:n_modes], moved[n_modes:]
-        self.nuclear_step, self.spectral_step = steps[:n_modes], steps[n_modes:]
+        self.previous = nearest
 
     def disagreement(self) -> Array:
         """Return the largest ‖X − copy‖ / ‖X‖ over the copies, (G,)."""
         xp = array_namespace(self.x)
-        size, worst = _norm(self.x), 0.0 * self.problem.sparse_radius
-        for y, c in zip(self.Y + self.Y_ball, self.clipped + self.cut, strict=True):
-            worst = xp.maximum(worst, _norm(self.x - y + c))
+        x, worst = self.x[:, None, ...], 0.0 * self.problem.sparse_radius
+        for y, dual in zip(self.Y, self.duals, strict=True):
+            worst = xp.maximum(worst, xp.max(_norms(x - y + dual), axis=1))
+        size = _norms(x)[:, 0]
         return worst / xp.where(size > 0, size, 1.0)
 
     def end(self) -> Start:
-        """Return the present point with its multipliers and weights."""
-        return Start(
-            self.x,
-            [
-                c / spread_over(s, c)
-                for c, s in zip(self.clipped, self.nuclear_step, strict=True)
-            ],
-            [
-                c / spread_over(s, c)
-                for c, s in zip(self.cut, self.spectral_step, strict=True)
-            ],
-            self.nuclear_step,
-            self.spectral_step,
-        )
+        """Return the present point with its multipliers and steps."""
+        duals = [
+            dual / _wide(step, dual)
+            for dual, step in zip(self.duals, self.steps, strict=True)
+        ]
+        return Start(self.x, duals, list(self.steps))
 
     def certificate(self, *, exact: bool) -> tuple[Array, Array]:
         """Return gap and excess at the present point."""
@@ -280,49 +291,44 @@ class _Batch:
 
         self._pose(self.problem.take(indices))
         self.x = xp.take(self.x, indices, axis=0)
-        self.Y, self.Y_ball = pick(self.Y), pick(self.Y_ball)
-        self.clipped, self.cut = pick(self.clipped), pick(self.cut)
-        self.nuclear_step = pick(self.nuclear_step)
-        self.spectral_step = pick(self.spectral_step)
-        self.previous = pick(self.previous)
+        self.Y, self.duals = pick(self.Y), pick(self.duals)
+        self.steps, self.previous = pick(self.steps), pick(self.previous)
+
+
+def _wide(values: Array, like: Array) -> Array:
+    """Give values of shape (G, 2) trailing axes, so that they broadcast."""
+    return values[(..., *([None] * (like.ndim - 2)))]
 
 
 def _balance(primal: Array, dual: Array) -> Array:
-    """Return the factor on a weight r that balances the two residuals, (G,)."""
+    """Return the factor on a weight r that balances the two residuals, (G, 2)."""
     xp = array_namespace(primal)
-    p, d = _norm(primal), _norm(dual)
+    p, d = _norms(primal), _norms(dual)
     both = (p > 0) & (d > 0)
     ratio = xp.where(both, p, 1.0) / xp.where(both, d, 1.0)
     apart = (ratio > 1.5) | (ratio < 1 / 1.5)
     return xp.where(apart, clip(xp.sqrt(ratio), 0.5, 2.0), 1.0)
 
 
-def _norm(x: Array) -> Array:
+def _norms(x: Array) -> Array:
+    """Return the Frobenius norms of a batch of pairs, (G, 2)."""
     xp = array_namespace(x)
-    flat = xp.reshape(x, (x.shape[0], -1))
-    return xp.sqrt(xp.sum(flat * flat, axis=1))
+    flat = xp.reshape(x, (*x.shape[:2], -1))
+    return xp.sqrt(xp.sum(flat * flat, axis=2))
 
 
 def _assemble(finished: list[tuple]) -> tuple[Result, Start]:
     """Put results that finished at different times back into the batch's order."""
     xp = array_namespace(finished[0][0])
     order = xp.argsort(xp.concat([done[0] for done in finished]))
-    ends = [done[1] for done in finished]
+    end = finished[0][1]
+    for done in finished[1:]:
+        end = end.join(done[1])
+    end = end.take(order)
 
     def joined(arrays):
         return xp.take(xp.concat(arrays, axis=0), order, axis=0)
 
-    def joined_lists(name):
-        n_modes = len(getattr(ends[0], name))
-        return [joined([getattr(end, name)[k] for end in ends]) for k in range(n_modes)]
-
-    end = Start(
-        joined([end.x for end in ends]),
-        joined_lists("nuclear"),
-        joined_lists("spectral"),
-        joined_lists("nuclear_step"),
-        joined_lists("spectral_step"),
-    )
     n_iter = joined([xp.full_like(done[0], done[4]) for done in finished])
     gap = joined([done[2] for done in finished])
     reached = joined([done[3] for done in finished])

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from sltr._array import Array, array_namespace, device, to_python
 from sltr.prox import clip_entries
-from sltr.solvers.admm import admm
+from sltr.solvers.admm import Start, admm, cold_start
 from sltr.solvers.problem import Problem, spread_over
-from sltr.solvers.result import Result
+from sltr.solvers.result import Result, joined
 
 __all__ = ["batch"]
 
@@ -48,8 +48,7 @@ def batch(
 
 def _solve(problem: Problem, owners: list[int], tol: float, max_iter: int) -> Result:
     xp = array_namespace(problem.pilot)
-    gap = xp.astype(0.0 * problem.sparse_radius, xp.float64)
-    answers = [Result(problem.thresholded(), xp.astype(gap, xp.int64), gap, gap == 0.0)]
+    answers = [_thresholded(problem)]
     row_of = list(range(problem.size))  # each problem's row among all answers
     closed = to_python(problem.is_closed_form())
     places = [g for g in row_of if not closed[g]]
@@ -61,7 +60,7 @@ def _solve(problem: Problem, owners: list[int], tol: float, max_iter: int) -> Re
     free = replace(rest, sparse_radius=xp.min(rest.low_radius, axis=1))
     firsts, group = _distinct(free, [owners[g] for g in places])
     free = free.take(_indices(firsts, problem))
-    base, ends = admm(free, tol=tol, max_iter=max_iter)
+    base, ends = _without_box(free, tol, max_iter)
     reach = xp.max(xp.abs(base.x - free.pilot), axis=tuple(range(1, base.x.ndim)))
     reach = xp.take(reach, _indices(group, problem), axis=0)
     shared = to_python(rest.sparse_radius >= reach)
@@ -81,6 +80,26 @@ def _solve(problem: Problem, owners: list[int], tol: float, max_iter: int) -> Re
             row_of[places[i]] = problem.size + len(firsts) + row
         answers.append(result)
     return _rows(answers, _indices(row_of, problem))
+
+
+def _without_box(free: Problem, tol: float, max_iter: int) -> tuple[Result, Start]:
+    """Solve all but the closed forms: no relative gap can certify a zero answer."""
+    closed = to_python(free.is_closed_form())
+    rest = [g for g in range(free.size) if not closed[g]]
+    if not rest:
+        return _thresholded(free), cold_start(free)
+    found, ends = admm(free.take(_indices(rest, free)), tol=tol, max_iter=max_iter)
+    if len(rest) == free.size:
+        return found, ends
+    places = {g: free.size + i for i, g in enumerate(rest)}
+    rows = _indices([places.get(g, g) for g in range(free.size)], free)
+    return _rows([_thresholded(free), found], rows), cold_start(free).join(ends, rows)
+
+
+def _thresholded(problem: Problem) -> Result:
+    xp = array_namespace(problem.pilot)
+    gap = xp.astype(0.0 * problem.sparse_radius, xp.float64)
+    return Result(problem.thresholded(), xp.astype(gap, xp.int64), gap, gap == 0.0)
 
 
 def _gathered(candidates: Problem, places: list[int], owners: list[int]) -> Problem:
@@ -116,6 +135,6 @@ def _indices(places: list[int], problem: Problem) -> Array:
 
 def _rows(answers: list[Result], rows: Array) -> Result:
     xp = array_namespace(rows)
-    fields = ("x", "n_iter", "residual", "converged")
-    joined = [xp.concat([getattr(part, f) for part in answers], axis=0) for f in fields]
-    return Result(*(xp.take(values, rows, axis=0) for values in joined))
+    every = joined(answers)
+    fields = (every.x, every.n_iter, every.residual, every.converged)
+    return Result(*(xp.take(values, rows, axis=0) for values in fields))

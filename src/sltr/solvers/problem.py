@@ -11,6 +11,7 @@ One mode is the paper's sub-problem; all modes at once are the joint problem.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from sltr._array import (
     Array,
@@ -23,12 +24,21 @@ from sltr._array import (
 from sltr.prox import clip_entries, soft_threshold
 from sltr.tensor import unfold
 
-__all__ = ["Problem", "spread_over"]
+__all__ = ["Problem", "is_within", "spread_over"]
 
 
 def spread_over(values: Array, like: Array) -> Array:
     """Give values of shape (G,) trailing axes, so that they broadcast over a batch."""
     return values[(slice(None), *([None] * (like.ndim - 1)))]
+
+
+def is_within(size: Array, radius: Array) -> Array:
+    """Say whether a computed norm is at most a radius, to the rounding of norms.
+
+    A radius equal to the largest singular value must count as reaching it.
+    """
+    xp = array_namespace(size)
+    return size <= radius * (1.0 + 16.0 * float(xp.finfo(size.dtype).eps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +90,23 @@ class Problem:
         return replace(self, **picked)
 
     def with_effective_box(self) -> Problem:
-        """Cut a box wider than a spectral ball, which it then cannot bind.
+        """Cut radii to what can bind: the same problem in tame numbers.
 
         No entry exceeds its matrix's spectral norm, so min(a, min b_k) poses the
-        same problem; it also keeps the dual bound finite without a box.
+        same problem; it also keeps the dual bound finite without a box. A ball
+        wider than √P·max|Z| holds zero, and every box that does not hold zero.
         """
         xp = array_namespace(self.pilot)
-        tightest = xp.min(self.low_radius, axis=1)
-        return replace(self, sparse_radius=xp.minimum(self.sparse_radius, tightest))
+        axes = tuple(range(1, self.pilot.ndim))
+        largest = xp.max(xp.abs(self.pilot), axis=axes)
+        reach = 1.01 * prod(self.pilot.shape[1:]) ** 0.5 * largest
+        low = xp.where(
+            (self.low_radius > reach[:, None]) & (reach[:, None] > 0.0),
+            reach[:, None] + 0.0 * self.low_weight,
+            self.low_radius,
+        )
+        box = xp.minimum(self.sparse_radius, xp.min(low, axis=1))
+        return replace(self, sparse_radius=box, low_radius=low)
 
     def thresholded(self) -> Array:
         """Return S_a(Z), the answer wherever `is_closed_form` holds."""
@@ -98,14 +117,19 @@ class Problem:
 
         It is when clip(Z, −a, a) fits into the spectral balls and α ≥ Σβ_k: a
         nuclear subgradient has no entry above its spectral norm, which is at most
-        β_k, and so the entrywise norm absorbs it.
+        β_k, and so the entrywise norm absorbs it. Where S_a(Z) = 0 no weight
+        matters.
         """
         xp = array_namespace(self.pilot)
         radius = spread_over(self.sparse_radius, self.pilot)
         moved = clip_entries(self.pilot, radius)
-        fits = self.sparse_weight >= xp.sum(self.low_weight, axis=1)
+        axes = tuple(range(1, self.pilot.ndim))
+        vanishes = xp.max(xp.abs(self.pilot), axis=axes) <= self.sparse_radius
+        fits = vanishes | (self.sparse_weight >= xp.sum(self.low_weight, axis=1))
         for k, mode in enumerate(self.modes):
-            fits = fits & (spectral_norm(unfold(moved, mode)) <= self.low_radius[:, k])
+            fits = fits & is_within(
+                spectral_norm(unfold(moved, mode)), self.low_radius[:, k]
+            )
         return fits | (self.sparse_radius == 0.0)
 
     def certificate(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sltr._array import Array
+from sltr._array import Array, array_namespace
 
-__all__ = ["Result"]
+__all__ = ["Result", "joined"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,3 +29,14 @@ class Result:
     n_iter: int | Array
     residual: float | Array
     converged: bool | Array
+
+
+def joined(results: list[Result]) -> Result:
+    """Return the results of several batches as those of one."""
+    if len(results) == 1:
+        return results[0]
+    xp = array_namespace(results[0].x)
+    fields = ("x", "n_iter", "residual", "converged")
+    return Result(
+        *(xp.concat([getattr(r, name) for r in results], axis=0) for name in fields)
+    )

@@ -1,0 +1,166 @@
+"""Held-out accuracy of SLTR and its peers: simulated families and real data.
+
+    python benchmarks/accuracy.py simulated [--quick] [--out results] [--n-jobs 2]
+    python benchmarks/accuracy.py real [--quick] …      (needs SLTR_DATA)
+    python benchmarks/accuracy.py tables [--out results]
+
+Every method tunes itself on the training samples alone; the null model and
+ridge are in every table. A killed run goes on where it stopped. Tables give the
+mean over repetitions of the squared error relative to the null model's
+(simulated) or R² / AUROC (real), its standard error, the ratio of SLTR to the
+best peer, and the ratio of tuning times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from sltr.experiments import Condition, Experiment, read_rows, run
+from sltr.models.registry import METHODS
+
+PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
+SHAPE = (16, 16, 8)
+FAMILIES = {
+    "CP-2, sparse factors": {"truth": "cp", "rank": 2},
+    "CP-3, sparse factors": {"truth": "cp", "rank": 3},
+    "Tucker (2, 3, 2)": {"truth": "tucker", "rank": (2, 3, 2), "sparsity": 0.0},
+    "block": {"truth": "block", "rank": 1},
+    "smooth blob": {"truth": "blob", "rank": 1},
+    "sparse, 3 %": {"truth": "sparse", "sparsity": 0.97},
+    "sparse, 20 %": {"truth": "sparse", "sparsity": 0.8},
+    "the paper's": {"truth": "paper"},
+}
+SPOTS = (
+    ((30, 30, 5), 0.08, "CP-2, sparse factors"),
+    ((30, 30, 5), 0.08, "block"),
+    ((32, 32), 0.2, "CP-2, sparse factors"),
+    ((32, 32), 1.5, "sparse, 3 %"),
+    ((10, 10, 8, 5), 0.08, "CP-2, sparse factors"),
+    ((16, 16, 8), 1.5, "sparse, 20 %"),
+)
+REAL = {
+    "sugar": ("r2", {"name": "sugar"}),
+    "EEG": ("auroc", {"name": "eeg"}),
+    "Haxby face/house": (
+        "auroc",
+        {"name": "haxby_slice", "classes": ["face", "house"]},
+    ),
+    "Haxby cat/shoe": ("auroc", {"name": "haxby_slice", "classes": ["cat", "shoe"]}),
+    "adrenal": ("auroc", {"name": "adrenal"}),
+}
+
+
+def cell(shape: tuple[int, ...], share: float, snr: float, family: str) -> Condition:
+    """Return one cell: a family at n = share · P and a signal-to-noise ratio."""
+    n = round(share * int(np.prod(shape)))
+    size = "×".join(map(str, shape))
+    label = f"{family}; {size}, n = {n}, SNR {snr:g}"
+    options = {"shape": shape, "n": n, "snr": snr, **FAMILIES[family]}
+    if family == "the paper's":  # its noise is part of it
+        del options["snr"]
+        label = f"{family}; {size}, n = {n}"
+    return Condition(label, "simulated", options, quick=share < 0.5)
+
+
+def simulated(repetitions: int) -> Experiment:
+    """Return all cells, the spot checks last."""
+    cells = [
+        cell(SHAPE, share, snr, family)
+        for share in (0.08, 0.2, 0.5)
+        for family in FAMILIES
+        for snr in ((10.0,) if family == "the paper's" else (10.0, 1.0))
+    ]
+    cells += [cell(shape, share, 10.0, family) for shape, share, family in SPOTS]
+    metrics = ("relative_mse", "estimation_error", "support_f1", "rank_error")
+    return Experiment("accuracy", tuple(cells), ("sltr", *PEERS), metrics, repetitions)
+
+
+def classifier_or_regressor(name: str, task: str):
+    """Return a factory: the method's classifier where it has one, tuned on AUROC."""
+    method = METHODS[name]
+    if task == "r2" or method.make_classifier is None:
+        return method.make_regressor
+    if name in ("sltr", "remurs"):
+        return lambda: method.make_classifier(scoring="roc_auc")
+    return method.make_classifier
+
+
+def main() -> None:
+    """Run what is asked for and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("simulated", "real", "tables"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--n-jobs", type=int)
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")  # a peer's budget of iterations is its own affair
+    if options.what == "simulated":
+        spec = simulated(options.repetitions or 10)
+        spec = spec.quick(options.repetitions or 1) if options.quick else spec
+        makers = {name: METHODS[name].make_regressor for name in spec.methods}
+        run(spec, makers, options.out, n_jobs=options.n_jobs, progress=_progress)
+    if options.what == "real":
+        for label, (metric, where) in REAL.items():
+            spec = Experiment(
+                f"accuracy-{label.replace('/', '-').replace(' ', '-')}",
+                (Condition(label, "real", where),),
+                ("sltr", *PEERS),
+                (metric,),
+                repetitions=1 if label == "adrenal" else (2 if options.quick else 4),
+            )
+            makers = {n: classifier_or_regressor(n, metric) for n in spec.methods}
+            run(spec, makers, options.out, n_jobs=options.n_jobs, progress=_progress)
+    for file in sorted(options.out.glob("accuracy*.jsonl")):
+        print(table(read_rows(file)))
+
+
+def _progress(done: int, total: int) -> None:
+    print(f"\r{done} of {total}", end="" if done < total else "\n", file=sys.stderr)
+
+
+def table(rows: list[dict]) -> str:
+    """Return a Markdown table: a row for each cell, a column for each method."""
+    cells: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if not row["error"]:
+            cells[row["condition"]][row["method"]].append(row)
+    names = ["sltr", *PEERS]
+    head = ["cell", *names, "SLTR / best peer", "time: Remurs, CP, Tucker / SLTR"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    for label, found in cells.items():
+        lines.append("| " + " | ".join([label, *_columns(found, names)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _columns(found: dict[str, list[dict]], names: list[str]) -> list[str]:
+    metric = next(iter(next(iter(found.values()))[0]["metrics"]))
+    means, columns = {}, []
+    for name in names:
+        values = np.array([row["metrics"][metric] for row in found.get(name, [])])
+        if not len(values):
+            columns.append("–")
+            continue
+        means[name] = values.mean()
+        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+        columns.append(f"{means[name]:.3f} ± {error:.3f}")
+    peers = {name: value for name, value in means.items() if name != "sltr"}
+    lower = metric.endswith("mse")
+    best = min(peers, key=peers.get) if lower else max(peers, key=peers.get)
+    if "sltr" in means:
+        ratio = means["sltr"] / peers[best] if lower else means["sltr"] - peers[best]
+        columns.append(f"{ratio:.2f} ({best})" if lower else f"{ratio:+.3f} ({best})")
+        seconds = {n: np.mean([r["fit_seconds"] for r in found[n]]) for n in means}
+        rivals = [seconds.get(n, np.nan) for n in ("remurs", "cp", "tucker")]
+        columns.append(", ".join(f"{s / seconds['sltr']:.0f}×" for s in rivals))
+    return columns
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Tune whole grids on a GPU: times, floors, and agreement with the CPU.
+
+    python benchmarks/gpu.py [--device cuda] [--cpu] [--only NAME] [--profile NAME]
+
+Each row tunes the paper's grid (or one of its size) with the pilot included.
+`--cpu` also times the same code on this machine's CPU. The two floors are the
+least bytes moved over bandwidth and the operations over the matrix rate, both
+rates measured in this run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from sltr.models.sltr_cv import SLTRRegressorCV
+
+
+@dataclass(frozen=True)
+class Row:
+    """One benchmark problem."""
+
+    name: str
+    shape: tuple[int, ...]
+    n_samples: int
+    n_candidates: int
+    folds: int
+    target: float
+    dtype: str = "float64"
+
+
+ROWS = (
+    Row("paper-4d", (30, 30, 10, 5), 3600, 147, 1, 0.3),
+    Row("paper-40", (40, 40, 5), 640, 147, 1, 0.3),
+    Row("video", (15, 32, 24), 230, 80, 1, 0.1),
+    Row("cube", (64, 64, 64), 1000, 147, 1, 2.0, "float32"),
+    Row("fmri", (51, 61, 23), 360, 147, 5, 5.0),
+)
+
+
+def problem(row: Row) -> tuple[np.ndarray, np.ndarray]:
+    """Simulate a block of ones seen through noise."""
+    rng = np.random.default_rng(0)
+    coef = np.zeros(row.shape)
+    coef[tuple(slice(p // 4, p // 2 + 1) for p in row.shape)] = 1.0
+    X = rng.standard_normal((row.n_samples, *row.shape), dtype=np.float32)
+    y = X.reshape(len(X), -1) @ coef.ravel().astype(np.float32)
+    y = y + 0.1 * y.std() * rng.standard_normal(len(y), dtype=np.float32)
+    return X.astype(row.dtype), y.astype(row.dtype)
+
+
+def grid(row: Row) -> dict:
+    """Return the grid's parameters: seven radii by three penalties, or its like."""
+    if row.n_candidates == 80:
+        return {
+            "epsilons": [0.1, 0.2, 0.3, 0.5, 1.0],
+            "lambdas_sparse": [0.005, 0.05, 0.5, 1.0],
+            "lambdas_low": [0.005, 0.05, 0.5, 1.0],
+        }
+    return {"epsilons": "paper", "lambdas_sparse": "paper", "lambdas_low": "paper"}
+
+
+def tune(X, y, row: Row, split) -> SLTRRegressorCV:
+    """Tune one row; a single split when the paper's time has no folds."""
+    model = SLTRRegressorCV(**grid(row), radius="absolute", refine=(None,), cv=split)
+    return model.fit(X, y)
+
+
+def folds(row: Row) -> list:
+    """Return the row's folds; one fold trains on all but ten samples."""
+    rows = np.arange(row.n_samples)
+    if row.folds == 1:
+        return [(rows[10:], rows[:10])]
+    parts = np.array_split(rows, row.folds)
+    return [(np.setdiff1d(rows, part), part) for part in parts]
+
+
+def timed(work, repeats: int, wait) -> float:
+    """Return the least time of several runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        wait()
+        begin = time.perf_counter()
+        work()
+        wait()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def ceilings(torch, device) -> tuple[float, float, float]:
+    """Measure bandwidth (bytes/s) and float64 and float32 matrix rates (flop/s)."""
+    wait = torch.cuda.synchronize
+    x = torch.empty(2**28, device=device)
+    copy = timed(lambda: x.clone(), 5, wait)
+    rates = []
+    for dtype in (torch.float64, torch.float32):
+        a = torch.randn(8192, 8192, device=device, dtype=dtype)
+        rates.append(2 * 8192**3 / timed(lambda a=a: a @ a, 3, wait))
+    return 2 * x.numel() * 4 / copy, *rates
+
+
+def floors(row: Row, n_iter: int, speed: tuple[float, float, float]) -> tuple:
+    """Return the least seconds by bytes moved and by operations.
+
+    Bytes: the samples read for the Gram matrix, the pilots and the predictions,
+    and each solved candidate's tensor once for each mode. Operations: the Gram
+    matrix, the factorisations, and two products for each of `n_iter` iterations.
+    """
+    n, size = row.n_samples, int(np.prod(row.shape))
+    item = np.dtype(row.dtype).itemsize
+    moved = item * size * (3 * n + len(row.shape) * row.n_candidates * row.folds)
+    work = n * n * size + 3 * row.folds * n**3 / 3
+    work += n_iter * 4 * size * max(row.shape)
+    return moved / speed[0], work / speed[1 if row.dtype == "float64" else 2]
+
+
+def main() -> None:
+    """Print one line for each row."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--only", nargs="*", default=[row.name for row in ROWS])
+    parser.add_argument("--profile")
+    options = parser.parse_args()
+    import torch
+
+    device = torch.device(options.device)
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    speed = ceilings(torch, device) if device.type == "cuda" else (1e10, 5e10, 1e11)
+    rates = (
+        f"{speed[0] / 1e12:.2f} TB/s, {speed[1] / 1e12:.1f} and {speed[2] / 1e12:.1f}"
+    )
+    print(f"device {device}: {rates} Tflop/s (float64, float32)")
+    for row in ROWS:
+        if row.name not in options.only:
+            continue
+        X, y = problem(row)
+        split = folds(row)
+        on_device = torch.as_tensor(X).to(device), torch.as_tensor(y).to(device)
+        found = []
+
+        def work(on_device=on_device, row=row, split=split, found=found):
+            found.append(tune(*on_device, row, split))
+
+        seconds = timed(work, 3, wait)
+        if options.profile == row.name:
+            with torch.profiler.profile() as profile:
+                work()
+                wait()
+            print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=25))
+        model = found[-1]
+        moved, computed = floors(row, row.n_candidates * 10, speed)
+        line = (
+            f"{row.name:9s} {'x'.join(map(str, row.shape)):12s} n={row.n_samples} "
+            f"{row.folds}x{row.n_candidates} {row.dtype}: {seconds:.3f} s "
+            f"(target {row.target} s; floors: bytes {moved:.4f}, flops {computed:.4f})"
+        )
+        if options.cpu:
+            begin = time.perf_counter()
+            host = tune(X, y, row, split)
+            line += f"; CPU {time.perf_counter() - begin:.2f} s"
+            scale = np.abs(host.coef_).max()
+            apart = np.abs(host.coef_ - model.coef_.cpu().numpy()).max() / (
+                scale or 1.0
+            )
+            scores = host.cv_results_["mean_test_score"]
+            gap = np.abs(scores - model.cv_results_["mean_test_score"]).max()
+            line += f", coefficients apart by {apart:.1e}, scores by {gap:.1e}"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

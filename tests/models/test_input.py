@@ -1,0 +1,280 @@
+"""Bad input meets a clear error, odd input the right answer, in every model."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sltr.models.elementary import ElemRidge, TensorRidge
+from sltr.models.sltr import SLTRClassifier, SLTRRegressor
+
+MODELS = [SLTRRegressor(), SLTRClassifier(), ElemRidge(), TensorRidge()]
+REGRESSORS = [SLTRRegressor(), ElemRidge(), TensorRidge()]
+every_model = pytest.mark.parametrize(
+    "model", MODELS, ids=lambda model: type(model).__name__
+)
+every_regressor = pytest.mark.parametrize(
+    "model", REGRESSORS, ids=lambda model: type(model).__name__
+)
+
+
+@pytest.fixture
+def data(rng):
+    """Whole numbers, so that every dtype can hold them."""
+    X = rng.integers(-3, 4, size=(30, 4, 3, 2)).astype(float)
+    y = (X[:, 0, 0, 0] + X[:, 1, 0, 0] > 0).astype(float)
+    return X, y
+
+
+def with_value(X, value):
+    X = X.copy()
+    X[2, 1, 0, 1] = value
+    return X
+
+
+def with_last(y, value):
+    y = y.copy()
+    y[-1] = value
+    return y
+
+
+BAD = {
+    "one axis": (lambda X, y: (X[:, 0, 0, 0], y), "2D array|first axis"),
+    "unequal lengths": (lambda X, y: (X[:-1], y), "inconsistent|equal numbers"),
+    "NaN": (lambda X, y: (with_value(X, np.nan), y), "NaN"),
+    "infinity": (lambda X, y: (with_value(X, np.inf), y), "infinity"),
+    "NaN in y": (lambda X, y: (X, with_last(y, np.nan)), "NaN|finite"),
+    "infinite y": (lambda X, y: (X, with_last(y, np.inf)), "infinity|finite"),
+    "no samples": (lambda X, y: (X[:0], y[:0]), "0 sample|at least one"),
+    "no features": (lambda X, y: (X[:, :0], y), "0 feature|at least one"),
+    "one sample": (lambda X, y: (X[:1], y[:1]), "at least 2|minimum of 2"),
+    "complex": (lambda X, y: (X + 1j, y), "[Cc]omplex"),
+}
+
+
+@every_model
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_data_is_refused(data, model, kind):
+    spoil, message = BAD[kind]
+    with pytest.raises(ValueError, match=message):
+        clone(model).fit(*spoil(*data))
+
+
+@every_model
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_foreign_data_is_refused(foreign, data, model, kind):
+    X, y = BAD[kind][0](*data)
+    with pytest.raises(ValueError):  # noqa: PT011 the words differ by library
+        clone(model).fit(foreign.array(X), foreign.array(y))
+
+
+@every_model
+def test_data_that_is_no_number_is_refused(data, model):
+    X, y = data
+    words = X.astype(object)
+    words[0, 0, 0, 0] = "word"
+    with pytest.raises(ValueError, match="convert"):
+        clone(model).fit(words, y)
+    with pytest.raises(ValueError, match="requires y"):
+        clone(model).fit(X, None)
+
+
+@every_model
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": -1.0},
+        {"epsilon": float("nan")},
+        {"epsilon": float("inf")},
+        {"epsilon": "gcv"},
+        {"lambda_sparse": -0.1},
+        {"lambda_sparse": float("nan")},
+        {"lambda_low": float("inf")},
+        {"lambda_low": -1.0},
+        {"lambda_low": None},
+        {"radius": "diameter"},
+        {"feature_shape": (5, 5)},
+        {"feature_shape": (-4, -6)},
+        {"feature_shape": 24.5},
+        {"coupling": "sum"},
+        {"weights": "none"},
+        {"solver": "sgd"},
+        {"tol": -1.0},
+        {"max_iter": 0},
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused_by_name(data, model, change):
+    [name] = change
+    if name not in model.get_params():
+        pytest.skip(f"{type(model).__name__} has no {name}")
+    with pytest.raises(ValueError, match=name):
+        clone(model).set_params(**change).fit(*data)
+
+
+@every_model
+def test_other_shapes_are_refused_at_prediction(data, model):
+    X, y = data
+    fitted = clone(model).fit(X, y)
+    for other in (X[:, :, :2], X.reshape(30, 4, 6), X.reshape(30, -1), X[:, :3]):
+        with pytest.raises(ValueError, match=r"fitted on|features"):
+            fitted.predict(other)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.predict(with_value(X, np.nan))
+
+
+@every_model
+def test_bad_weights_are_refused(data, model):
+    X, y = data
+    for weight, message in (
+        (-np.ones(30), "[Nn]egative"),
+        (np.full(30, np.nan), "NaN"),
+        (np.ones(29), "shape"),
+        (np.zeros(30), "positive weight|weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clone(model).fit(X, y, sample_weight=weight)
+
+
+@every_model
+def test_bad_foreign_weights_are_refused(foreign, data, model):
+    X, y = (foreign.array(v) for v in data)
+    for weight in (-np.ones(30), np.full(30, np.nan), np.ones(29), np.zeros(30)):
+        with pytest.raises(ValueError, match="weight"):
+            clone(model).fit(X, y, sample_weight=foreign.array(weight))
+
+
+def test_labels_of_one_class_are_refused(data):
+    X, y = data
+    for labels in (np.zeros(30), np.array(["same"] * 30)):
+        with pytest.raises(ValueError, match="one class"):
+            SLTRClassifier().fit(X, labels)
+    with pytest.raises(ValueError, match="one class"):
+        SLTRClassifier().fit(X, y, sample_weight=y)
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray])
+def test_plain_labels_go_with_foreign_samples(foreign, data, kind):
+    X, y = data
+    labels = np.where(y > 0, "yes", "no")
+    weight = np.where(np.arange(30) < 5, 0.0, 1.0)
+    expected = SLTRClassifier().fit(X[5:], labels[5:])
+    given = foreign.array(X)
+    found = SLTRClassifier().fit(given, kind(labels), sample_weight=weight)
+    assert found.classes_.tolist() == ["no", "yes"]
+    assert np.mean(found.predict(given) == expected.predict(X)) > 0.9
+
+
+def test_continuous_labels_are_refused(data, rng):
+    with pytest.raises(ValueError, match="label type"):
+        SLTRClassifier().fit(data[0], rng.normal(size=30))
+
+
+@every_regressor
+def test_a_constant_response_is_predicted(data, model):
+    X, _ = data
+    fitted = clone(model).fit(X, np.full(30, 4.5))
+    assert np.abs(fitted.coef_).max() < 1e-10
+    np.testing.assert_allclose(fitted.predict(X), 4.5)
+
+
+@every_model
+def test_samples_of_zeros_say_nothing(data, model):
+    X, y = data
+    fitted = clone(model).fit(0.0 * X, y)
+    assert not fitted.coef_.any()
+    if isinstance(model, SLTRClassifier):
+        share = fitted.predict_proba(X)[:, 1]
+        assert np.ptp(share) == 0.0
+        assert share[0] == pytest.approx(y.mean(), abs=0.05)
+    else:
+        np.testing.assert_allclose(fitted.predict(X), y.mean())
+
+
+@every_model
+@pytest.mark.parametrize("epsilon", [0.0, "loo"])
+def test_equal_samples_and_no_penalty_still_fit(data, model, epsilon):
+    X, y = data
+    same = np.broadcast_to(X[:1], X.shape)
+    fitted = clone(model).set_params(epsilon=epsilon).fit(same, y)
+    assert np.isfinite(fitted.coef_).all()
+    assert np.abs(fitted.coef_).max() < 1e-6
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float16", "object"])
+def test_other_dtypes_are_taken_as_real_numbers(data, model, dtype):
+    X, y = data
+    X = np.abs(X)
+    expected = clone(model).fit(X, y)
+    found = clone(model).fit(X.astype(dtype), y)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-3)
+    np.testing.assert_allclose(
+        found.predict(X.astype(dtype)), expected.predict(X), atol=1e-2
+    )
+
+
+@every_model
+def test_truth_values_are_zeros_and_ones(data, model):
+    X, y = data
+    expected = clone(model).fit((X > 0).astype(float), y)
+    found = clone(model).fit(X > 0, y)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-12)
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["int64", "bool"])
+def test_foreign_whole_numbers_are_taken_as_real(foreign, data, model, dtype):
+    X, y = data
+    X = X.astype(dtype)
+    expected = clone(model).fit(X.astype(float), y)
+    found = clone(model).fit(foreign.array(X), foreign.array(y))
+    np.testing.assert_allclose(foreign.numpy(found.coef_), expected.coef_, atol=5e-3)
+
+
+def strided(X):
+    wide = np.zeros((60, 4, 6, 2))
+    wide[::2, :, ::2] = X
+    return wide[::2, :, ::2]
+
+
+def backwards(X):
+    return np.ascontiguousarray(X[::-1, :, ::-1])[::-1, :, ::-1]
+
+
+def read_only(X):
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+@every_model
+@pytest.mark.parametrize(
+    "layout", [np.asfortranarray, strided, backwards, read_only, np.ndarray.tolist]
+)
+def test_the_layout_in_memory_does_not_matter(data, model, layout):
+    X, y = data
+    expected = clone(model).fit(X, y)
+    laid = layout(X)
+    found = clone(model).fit(laid, y)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-10)
+    np.testing.assert_allclose(found.predict(laid), expected.predict(X), atol=1e-9)
+
+
+@every_model
+def test_foreign_views_are_read_as_they_are(foreign, data, model):
+    X, y = data
+    expected = clone(model).fit(X, y)
+    turned = foreign.array(np.ascontiguousarray(np.moveaxis(X, 0, -1)))
+    view = foreign.namespace.moveaxis(turned, -1, 0)
+    found = clone(model).fit(view, foreign.array(y))
+    np.testing.assert_allclose(foreign.numpy(found.coef_), expected.coef_, atol=5e-3)
+
+
+@every_model
+def test_fit_leaves_its_input_alone(data, model):
+    X, y = data
+    weight = np.linspace(0.5, 1.5, 30)
+    kept = [v.copy() for v in (X, y, weight)]
+    clone(model).fit(X, y, sample_weight=weight)
+    for now, before in zip((X, y, weight), kept, strict=True):
+        assert np.array_equal(now, before)

@@ -1,0 +1,675 @@
+from importlib import import_module
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.metrics import accuracy_score, make_scorer, mean_absolute_error
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from sltr.models import candidates
+from sltr.models.candidates import REFINEMENTS, SUPPORT_RIDGES, largest_rank
+from sltr.models.fitting import fitting_task
+from sltr.models.sltr import SLTRClassifier, SLTRRegressor
+from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.models.tuning import (
+    START_LOW,
+    START_SPARSE,
+    THRESHOLDS,
+    Fold,
+    held_out_predictions,
+)
+from sltr.refine import RIDGES
+from sltr.validation import check_samples
+
+# The package's `estimate` is the function; this is its module.
+engine = import_module("sltr.estimate")
+
+SHAPES = [(9,), (6, 5), (5, 4, 3), (3, 2, 4, 2)]
+FRACTIONS = (0.0, 0.3, 0.7, 1.0)
+SMALL = {"lambdas_sparse": (0.0, 0.5), "lambdas_low": (0.0, 0.5), "cv": 3}
+# Answers compared are solved to this gap, and agree to ATOL × the spread of y.
+TIGHT = {"tol": 1e-5, "max_iter": 50_000}
+ATOL = 2e-3
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def few_ranks(monkeypatch):
+    monkeypatch.setattr(candidates, "LARGEST_RANK", {"tucker": 2, "cp": 2})
+
+
+def planted(rng, shape=(5, 4, 3), n=40, noise=0.5):
+    coef = np.zeros(shape)
+    coef[tuple(slice(0, max(1, size // 2)) for size in shape)] = 1.0
+    X = rng.normal(size=(n, *shape)) + 1.0
+    y = X.reshape(n, -1) @ coef.ravel() + 3.0
+    return X, y + noise * rng.normal(size=n)
+
+
+def labelled(rng, n=60, n_classes=2):
+    X = rng.normal(size=(n, 5, 4))
+    score = X[:, :2, :2].sum(axis=(1, 2)) + 0.3 * rng.normal(size=n)
+    cuts = np.quantile(score, np.arange(1, n_classes) / n_classes)
+    return X, np.array(["low", "middle", "top"])[np.searchsorted(cuts, score)]
+
+
+def held_out(model, X, y, weight, pairs_of_rows, epsilons, pairs, refinements):
+    """Return the machinery's predictions, by candidate, then by fold."""
+    samples = check_samples(model, X, y, weight)
+    task = fitting_task(model, samples, samples.y[:, None])
+    folds = [Fold.of(task, train, test) for train, test in pairs_of_rows]
+    found = held_out_predictions(task, folds, epsilons, pairs, refinements)
+    table = {}
+    for candidate, values in zip(found.candidates, found.values, strict=True):
+        table[candidate] = [
+            value[:, 0] + fold.y_mean[0]
+            for value, fold in zip(values, folds, strict=True)
+        ]
+    return table
+
+
+def assert_same_as_alone(table, X, y, weight, folds, settings, atol):
+    """Compare every candidate and fold with a fit of its own."""
+    for candidate, values in table.items():
+        refine = candidate.refine
+        if refine in ("tucker", "cp"):
+            refine = (refine, candidate.rank, candidate.ridge)
+        elif refine == "sparse":
+            refine = (refine, candidate.ridge)
+        model = SLTRRegressor(
+            candidate.epsilon,
+            candidate.lambda_sparse,
+            candidate.lambda_low,
+            refine=refine,
+            **settings,
+        )
+        for (train, test), value in zip(folds, values, strict=True):
+            own = None if weight is None else weight[train]
+            alone = model.fit(X[train], y[train], own).predict(X[test])
+            np.testing.assert_allclose(value, alone, atol=atol, err_msg=str(candidate))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("weighted", "fit_intercept"), [(False, True), (True, False), (True, True)]
+)
+def test_every_candidate_and_fold_equals_a_fit_alone(
+    rng, shape, weighted, fit_intercept
+):
+    X, y = planted(rng, shape, 24)
+    weight = rng.uniform(0.5, 2.0, size=24) if weighted else None
+    folds = list(KFold(2).split(X))
+    pairs = [(a, b) for a in FRACTIONS for b in FRACTIONS]
+    settings = {"fit_intercept": fit_intercept, **TIGHT}
+    model = SLTRRegressorCV(**settings)
+    table = held_out(model, X, y, weight, folds, [0.5, 20.0], pairs, [None])
+    assert len(table) == 2 * len(pairs)
+    assert_same_as_alone(table, X, y, weight, folds, settings, ATOL * y.std())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"radius": "absolute"},
+        {"coupling": "joint"},
+        {"weights": "radius"},
+        {"weights": (1.0, 2.0)},
+        {"solver": "ppxa"},
+    ],
+    ids=str,
+)
+def test_every_setting_reaches_the_folds(rng, settings):
+    X, y = planted(rng, (4, 3, 3), 24)
+    folds = list(KFold(2).split(X))
+    settings = {**settings, **TIGHT}
+    pairs = [(0.1, 0.2), (0.3, 0.6)]
+    model = SLTRRegressorCV(**settings)
+    table = held_out(model, X, y, None, folds, [3.0], pairs, [None])
+    assert_same_as_alone(table, X, y, None, folds, settings, ATOL * y.std())
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp", "sparse"])
+@pytest.mark.parametrize("shape", SHAPES[:3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_every_refit_and_fold_equals_a_fit_alone(
+    rng, few_ranks, kind, shape, fit_intercept
+):
+    X, y = planted(rng, shape, 24)
+    weight = rng.uniform(0.5, 2.0, size=24)
+    folds = list(KFold(2).split(X))
+    settings = {"fit_intercept": fit_intercept, **TIGHT}
+    model = SLTRRegressorCV(**settings)
+    epsilons = [0.5, 5.0, 50.0]
+    table = held_out(model, X, y, weight, folds, epsilons, [(0.1, 0.1)], [kind])
+    if kind == "sparse":
+        assert len(table) == 3 * len(THRESHOLDS) * len(SUPPORT_RIDGES)
+        table = {c: v for c, v in table.items() if c.epsilon == 5.0}
+    else:
+        assert len(table) == largest_rank(kind, shape) * len(RIDGES)
+        start = {(c.epsilon, c.lambda_sparse, c.lambda_low) for c in table}
+        assert start == {(5.0, START_SPARSE, START_LOW)}
+        table = {c: v for c, v in table.items() if c.ridge in RIDGES[1::2]}
+    assert_same_as_alone(table, X, y, weight, folds, settings, ATOL * y.std())
+
+
+@pytest.mark.parametrize("shape", SHAPES[:3])
+def test_the_winner_is_that_of_a_grid_search(rng, shape):
+    X, y = planted(rng, shape, 30)
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    epsilons, fractions = (1.0, 10.0), (0.1, 0.3, 0.6)
+    model = SLTRRegressorCV(
+        epsilons, fractions, fractions, refine=(None,), cv=folds, **TIGHT
+    ).fit(X, y)
+    grid = {
+        "epsilon": epsilons,
+        "lambda_sparse": fractions,
+        "lambda_low": fractions,
+    }
+    search = GridSearchCV(SLTRRegressor(**TIGHT), grid, cv=folds).fit(X, y)
+    theirs = {frozenset(params.items()): score for params, score in zip_rows(search)}
+    ours = {}
+    for params, score in zip_rows(model):
+        ours[frozenset({**params, "refine": None}.items() - {("refine", None)})] = score
+    assert ours.keys() == theirs.keys()
+    for key, score in ours.items():
+        assert score == pytest.approx(theirs[key], abs=1e-3)
+    best = {name: getattr(model, f"{name}_") for name in grid}
+    # Answers do not depend on a radius that does not bind: equal scores are one.
+    assert theirs[frozenset(best.items())] == pytest.approx(
+        search.best_score_, abs=1e-6
+    )
+    np.testing.assert_allclose(model.predict(X), search.predict(X), atol=ATOL * y.std())
+
+
+def zip_rows(search):
+    results = search.cv_results_
+    return zip(results["params"], results["mean_test_score"], strict=True)
+
+
+@pytest.mark.parametrize(("n_jobs", "chunk"), [(1, 1), (1, 200), (2, 10**6)])
+def test_jobs_and_chunks_change_nothing(rng, monkeypatch, n_jobs, chunk):
+    X, y = planted(rng, n=30)
+    settings = {**SMALL, "epsilons": (1.0, 10.0)}
+    expected = SLTRRegressorCV(**settings).fit(X, y)
+    monkeypatch.setattr(engine, "CHUNK_ENTRIES", chunk)
+    model = SLTRRegressorCV(**settings, n_jobs=n_jobs).fit(X, y)
+    ours, theirs = model.cv_results_, expected.cv_results_
+    assert str(ours["params"]) == str(theirs["params"])
+    for name in ("split0_test_score", "split1_test_score", "split2_test_score"):
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-12)
+    assert model.best_index_ == expected.best_index_
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-12)
+
+
+def test_both_drivers_agree(rng, monkeypatch):
+    X, y = planted(rng, n=30)
+    settings = {
+        "epsilons": (1.0, 10.0),
+        "lambdas_sparse": FRACTIONS,
+        "lambdas_low": FRACTIONS,
+        "refine": (None,),
+        **TIGHT,
+        "cv": 3,
+    }
+    scores = []
+    for entries in (0, 10**9):
+        monkeypatch.setattr(engine, "SMALL_ENTRIES", entries)
+        model = SLTRRegressorCV(**settings).fit(X, y)
+        scores.append(model.cv_results_["mean_test_score"])
+    np.testing.assert_allclose(*scores, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    [
+        "r2",
+        "neg_mean_squared_error",
+        "neg_mean_absolute_error",
+        "neg_median_absolute_error",
+        "explained_variance",
+        make_scorer(mean_absolute_error, greater_is_better=False),
+        lambda model, X, y: -float(np.abs(model.predict(X) - y).max()),
+    ],
+)
+def test_scores_are_scikit_learns(rng, scoring):
+    X, y = planted(rng, n=30)
+    folds = list(KFold(3).split(X))
+    model = SLTRRegressorCV(
+        (1.0,), (0.4,), (0.4,), refine=None, cv=folds, scoring=scoring, **TIGHT
+    ).fit(X, y)
+    alone = SLTRRegressor(1.0, 0.4, 0.4, **TIGHT)
+    expected = cross_val_score(alone, X, y, cv=folds, scoring=scoring)
+    found = [model.cv_results_[f"split{f}_test_score"][0] for f in range(3)]
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_scores_take_the_sample_weights(rng):
+    X, y = planted(rng, n=30)
+    weight = rng.uniform(0.1, 3.0, size=30)
+    train, test = np.arange(20), np.arange(20, 30)
+    settings = {"cv": [(train, test)], "refine": None, **TIGHT}
+    for scoring in (None, make_scorer(lambda y, p, sample_weight: p @ sample_weight)):
+        model = SLTRRegressorCV((1.0,), (0.4,), (0.4,), scoring=scoring, **settings)
+        model.fit(X, y, sample_weight=weight)
+        alone = SLTRRegressor(1.0, 0.4, 0.4, **TIGHT)
+        alone.fit(X[train], y[train], weight[train])
+        expected = (
+            alone.score(X[test], y[test], weight[test])
+            if scoring is None
+            else alone.predict(X[test]) @ weight[test]
+        )
+        assert model.best_score_ == pytest.approx(expected, rel=1e-3)
+
+
+def test_groups_reach_the_splitter(rng):
+    X, y = planted(rng, n=30)
+    groups = rng.integers(0, 5, size=30)
+    folds = list(GroupKFold(3).split(X, y, groups))
+    grouped = SLTRRegressorCV(**{**SMALL, "cv": GroupKFold(3)})
+    grouped.fit(X, y, groups=groups)
+    explicit = SLTRRegressorCV(**{**SMALL, "cv": folds}).fit(X, y)
+    for name in ("split0_test_score", "split2_test_score"):
+        np.testing.assert_array_equal(
+            grouped.cv_results_[name], explicit.cv_results_[name]
+        )
+    with pytest.raises(ValueError, match="groups"):
+        grouped.fit(X, y)
+
+
+def test_one_standard_error_prefers_the_simpler_model(rng):
+    X, y = planted(rng, n=60, noise=2.0)
+    settings = {
+        "epsilons": (5.0,),
+        "lambdas_sparse": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
+        "lambdas_low": (1.0,),
+        "refine": None,
+        "tol": 1e-5,
+    }
+    best = SLTRRegressorCV(**settings).fit(X, y)
+    simple = SLTRRegressorCV(**settings, rule="1se").fit(X, y)
+    scores = np.stack([best.cv_results_[f"split{f}_test_score"] for f in range(5)])
+    mean = scores.mean(axis=0)
+    error = scores[:, best.best_index_].std(ddof=1) / np.sqrt(5)
+    close = np.flatnonzero(mean >= mean.max() - error)
+    # Entries kept fall with the radius, so the simplest has the largest one.
+    largest = max(best.cv_results_["params"][g]["lambda_sparse"] for g in close)
+    assert simple.lambda_sparse_ == largest
+    assert largest > best.lambda_sparse_
+    assert np.count_nonzero(simple.coef_) < np.count_nonzero(best.coef_)
+    assert simple.best_score_ < best.best_score_
+
+
+def test_the_papers_grid_by_name(rng):
+    X, y = planted(rng, (4, 3), 30)
+    model = SLTRRegressorCV(
+        "paper", "paper", "paper", radius="absolute", refine=None, cv=2
+    ).fit(X, y)
+    table = model.cv_results_
+    assert len(table["params"]) == 147
+    lambdas = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]
+    assert sorted(set(table["param_epsilon"].tolist())) == [0.1, 0.2, 0.3]
+    assert sorted(set(table["param_lambda_sparse"].tolist())) == lambdas
+    assert sorted(set(table["param_lambda_low"].tolist())) == lambdas
+    alone = SLTRRegressor(
+        model.epsilon_, model.lambda_sparse_, model.lambda_low_, radius="absolute"
+    ).fit(X, y)
+    np.testing.assert_allclose(model.coef_, alone.coef_, atol=5e-3)
+
+
+def test_absolute_radii_work_with_refits(rng):
+    X, y = planted(rng, n=30)
+    model = SLTRRegressorCV(
+        (1.0,), (0.1, 0.5), (0.1, 0.5), radius="absolute", cv=3
+    ).fit(X, y)
+    assert set(model.cv_results_["param_refine"].tolist()) == set(REFINEMENTS)
+    assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize(
+    "refine",
+    [None, "tucker", ("scale",), (None, "sparse"), ("cp", None), REFINEMENTS],
+    ids=str,
+)
+def test_only_refinements_asked_for_are_tried(rng, refine):
+    X, y = planted(rng, n=30)
+    model = SLTRRegressorCV(**SMALL, refine=refine).fit(X, y)
+    asked = {refine} if refine is None or isinstance(refine, str) else set(refine)
+    assert set(model.cv_results_["param_refine"].tolist()) == asked
+    assert model.refine_ in asked
+
+
+@pytest.mark.parametrize("refine", ["tucker", "cp", "sparse", None])
+def test_the_winner_is_the_plain_estimator_with_its_settings(rng, refine):
+    X, y = planted(rng, n=40)
+    model = SLTRRegressorCV(**SMALL, refine=refine, **TIGHT).fit(X, y)
+    asked = {
+        None: None,
+        "sparse": ("sparse", model.refine_ridge_),
+        "tucker": ("tucker", model.refine_rank_, model.refine_ridge_),
+        "cp": ("cp", model.refine_rank_, model.refine_ridge_),
+    }[refine]
+    alone = SLTRRegressor(
+        model.epsilon_,
+        model.lambda_sparse_,
+        model.lambda_low_,
+        refine=asked,
+        **TIGHT,
+    ).fit(X, y)
+    np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-9)
+    assert model.intercept_ == pytest.approx(alone.intercept_)
+    assert model.ranks_ == alone.ranks_
+
+
+def test_scale_multiplies_the_plain_coefficient(rng):
+    X, y = planted(rng, n=25)
+    settings = {"epsilons": (100.0,), "lambdas_sparse": (0.3,), "lambdas_low": (0.3,)}
+    folds = list(KFold(3).split(X))
+    plain = SLTRRegressorCV(**settings, refine=None, cv=folds).fit(X, y)
+    scaled = SLTRRegressorCV(**settings, refine="scale", cv=folds).fit(X, y)
+    np.testing.assert_allclose(scaled.coef_, scaled.scale_ * plain.coef_)
+    # The factor is the least-squares one of all held-out predictions.
+    alone = SLTRRegressor(100.0, 0.3, 0.3, tol=1e-3)
+    predictions, targets = [], []
+    for train, test in folds:
+        model = clone(alone).fit(X[train], y[train])
+        predictions.append(model.predict(X[test]) - y[train].mean())
+        targets.append(y[test] - y[train].mean())
+    p, t = np.concatenate(predictions), np.concatenate(targets)
+    assert scaled.scale_ == pytest.approx(p @ t / (p @ p), rel=1e-3)
+    assert scaled.scale_ > 1.0
+    assert scaled.best_score_ > plain.best_score_
+
+
+def test_a_folds_scale_does_not_see_its_own_rows(rng):
+    X, y = planted(rng, n=30)
+    folds = list(KFold(3).split(X))
+    settings = {"epsilons": (50.0,), "lambdas_sparse": (0.3,), "lambdas_low": (0.3,)}
+    model = SLTRRegressorCV(**settings, refine="scale", cv=folds, **TIGHT).fit(X, y)
+    parts = []
+    for train, test in folds:
+        alone = SLTRRegressor(50.0, 0.3, 0.3, **TIGHT).fit(X[train], y[train])
+        mean = y[train].mean()
+        parts.append((alone.predict(X[test]) - mean, y[test] - mean, mean, test))
+    for f, (prediction, _, mean, test) in enumerate(parts):
+        others = [part for g, part in enumerate(parts) if g != f]
+        p = np.concatenate([part[0] for part in others])
+        t = np.concatenate([part[1] for part in others])
+        error = y[test] - mean - (p @ t) / (p @ p) * prediction
+        expected = 1.0 - np.mean(error**2) / y[test].var()
+        found = model.cv_results_[f"split{f}_test_score"][0]
+        assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_plain_answer_can_win_on_noise():
+    winners = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(40, 4, 3, 3)), rng.normal(size=40)
+        model = SLTRRegressorCV(**SMALL).fit(X, y)
+        assert None in model.cv_results_["param_refine"].tolist()
+        winners.append(model.refine_)
+    assert winners.count(None) >= 1
+
+
+def test_refinement_wins_where_it_should(rng):
+    coef = np.zeros((8, 7, 5))
+    coef[:3, :3, :2] = 1.0
+    X = rng.normal(size=(70, 8, 7, 5))
+    y = X.reshape(70, -1) @ coef.ravel() + 0.3 * rng.normal(size=70)
+    plain = SLTRRegressorCV(**SMALL, refine=None).fit(X, y)
+    model = SLTRRegressorCV(**SMALL).fit(X, y)
+    assert model.refine_ in ("tucker", "cp")
+    error, before = (np.linalg.norm(m.coef_ - coef) for m in (model, plain))
+    assert error < 0.3 * before
+
+
+def test_results_have_scikit_learns_keys(rng):
+    X, y = planted(rng, n=30)
+    model = SLTRRegressorCV(**SMALL).fit(X, y)
+    table = model.cv_results_
+    names = ["epsilon", "lambda_sparse", "lambda_low", "refine", "rank", "ridge"]
+    expected = {f"param_{name}" for name in names} | {
+        "params",
+        "mean_test_score",
+        "std_test_score",
+        "rank_test_score",
+        *(f"split{f}_test_score" for f in range(3)),
+    }
+    assert set(table) == expected
+    assert len({len(column) for column in table.values()}) == 1
+    best = table["params"][model.best_index_]
+    assert best["refine"] == model.refine_
+    assert best["epsilon"] == model.epsilon_
+    assert table["rank_test_score"][model.best_index_] == 1
+    assert model.best_score_ == table["mean_test_score"].max()
+
+
+def test_progress_counts_the_stages(rng):
+    X, y = planted(rng, n=30)
+    calls = []
+    model = SLTRRegressorCV(**SMALL, progress=lambda *call: calls.append(call))
+    model.fit(X, y)
+    # Three folds of plain fits, three of sparse ones, and two kinds of sweeps.
+    assert calls == [(done, 8) for done in range(1, 9)]
+
+
+def interrupt(done, total):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_the_estimator_as_it_was(rng):
+    X, y = planted(rng, n=30)
+    model = SLTRRegressorCV(**SMALL, progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(model)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def test_an_interrupted_refit_keeps_the_former_fit(rng):
+    X, y = planted(rng, n=30)
+    model = SLTRRegressorCV(**SMALL, refine=None).fit(X, y)
+    before = model.predict(X)
+    model.set_params(progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :, :, :2], y)
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_an_interrupted_classifier_is_not_fitted(rng):
+    X, y = labelled(rng)
+    model = SLTRClassifierCV(**SMALL, progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(model)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("refine", [None, REFINEMENTS], ids=str)
+def test_classes_are_learnt_with_one_grid(rng, n_classes, refine):
+    X, y = labelled(rng, 90, n_classes)
+    model = SLTRClassifierCV(**SMALL, refine=refine).fit(X, y)
+    n_tensors = 1 if n_classes == 2 else n_classes
+    assert model.coef_.shape == ((5, 4) if n_classes == 2 else (3, 5, 4))
+    assert isinstance(model.epsilon_, float)
+    assert isinstance(model.lambda_sparse_, float)
+    assert np.shape(model.scale_) == (n_tensors,)
+    assert model.predict_proba(X).shape == (90, n_classes)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert model.score(X, y) > (0.85 if n_classes == 2 else 0.6)
+
+
+def test_a_classifiers_default_score_is_the_indicators_r2(rng):
+    X, y = labelled(rng, 60, 3)
+    folds = list(StratifiedKFold(3).split(X, y))
+    model = SLTRClassifierCV((5.0,), (0.4,), (0.3,), refine=None, cv=3, **TIGHT)
+    model.fit(X, y)
+    for f, (train, test) in enumerate(folds):
+        each = []
+        for label in model.classes_:
+            alone = SLTRRegressor(5.0, 0.4, 0.3, **TIGHT)
+            alone.fit(X[train], (y[train] == label).astype(float))
+            each.append(alone.score(X[test], (y[test] == label).astype(float)))
+        found = model.cv_results_[f"split{f}_test_score"][0]
+        assert found == pytest.approx(np.mean(each), abs=1e-3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "scoring", ["accuracy", "roc_auc_ovr", "neg_log_loss", "f1_macro"]
+)
+def test_classifiers_take_scoring(rng, n_classes, scoring):
+    X, y = labelled(rng, 60, n_classes)
+    folds = list(StratifiedKFold(3).split(X, y))
+    model = SLTRClassifierCV(
+        (5.0,), (0.4,), (0.3,), refine=None, cv=folds, scoring=scoring, **TIGHT
+    ).fit(X, y)
+    found = [model.cv_results_[f"split{f}_test_score"][0] for f in range(3)]
+    assert np.all(np.isfinite(found))
+    if scoring == "accuracy":
+        for (train, test), score in zip(folds, found, strict=True):
+            columns = []
+            for label in model.classes_:
+                alone = SLTRRegressor(5.0, 0.4, 0.3, **TIGHT)
+                alone.fit(X[train], (y[train] == label).astype(float))
+                columns.append(alone.predict(X[test]))
+            labels = model.classes_[np.argmax(columns, axis=0)]
+            assert score == pytest.approx(accuracy_score(y[test], labels))
+
+
+def test_binary_roc_auc_is_computed_at_once_as_scikit_learn_does(rng):
+    X, y = labelled(rng)
+    settings = {**SMALL, "refine": None, "epsilons": (5.0,)}
+    known = SLTRClassifierCV(**settings, scoring="roc_auc").fit(X, y)
+    slow = SLTRClassifierCV(**settings, scoring="roc_auc_ovr").fit(X, y)
+    np.testing.assert_allclose(
+        known.cv_results_["mean_test_score"], slow.cv_results_["mean_test_score"]
+    )
+
+
+def test_a_tuned_classifier_predicts_like_the_plain_one(rng):
+    X, y = labelled(rng)
+    model = SLTRClassifierCV(**SMALL, refine=None).fit(X, y)
+    alone = SLTRClassifier(
+        model.epsilon_, model.lambda_sparse_, model.lambda_low_, tol=1e-3
+    ).fit(X, y)
+    np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-9)
+    assert np.mean(model.predict(X) == alone.predict(X)) > 0.9
+
+
+def test_float32_stays(rng):
+    X, y = planted(rng, n=30)
+    model = SLTRRegressorCV(**SMALL).fit(X.astype(np.float32), y.astype(np.float32))
+    assert model.coef_.dtype == np.float32
+    assert model.predict(X.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("refine", ["scale", "cp", "sparse"])
+def test_torch_gives_the_same_answer(rng, few_ranks, refine):
+    torch = pytest.importorskip("torch")
+    X, y = planted(rng, n=30)
+    settings = {**SMALL, "epsilons": (5.0,), "refine": refine, **TIGHT}
+    ours = SLTRRegressorCV(**settings).fit(X, y)
+    theirs = SLTRRegressorCV(**settings).fit(torch.asarray(X), torch.asarray(y))
+    assert isinstance(theirs.coef_, torch.Tensor)
+    np.testing.assert_allclose(theirs.coef_.numpy(), ours.coef_, atol=1e-3)
+    assert theirs.best_score_ == pytest.approx(ours.best_score_, abs=1e-3)
+
+
+def test_flat_rows_are_folded(rng):
+    X, y = planted(rng, n=30)
+    folded = SLTRRegressorCV(**SMALL).fit(X, y)
+    flat = SLTRRegressorCV(**SMALL, feature_shape=(5, 4, 3)).fit(X.reshape(30, -1), y)
+    np.testing.assert_array_equal(flat.coef_, folded.coef_)
+
+
+def test_radius_zero_is_ridge(rng):
+    X, y = planted(rng, n=30)
+    model = SLTRRegressorCV((2.0,), (0.0,), (0.0,), refine=None).fit(X, y)
+    ridge = Ridge(2.0).fit(X.reshape(30, -1), y)
+    np.testing.assert_allclose(model.coef_.ravel(), ridge.coef_, atol=1e-9)
+    assert model.intercept_ == pytest.approx(ridge.intercept_)
+
+
+def never(done, total):
+    msg = "a fold was fitted before the settings were checked"
+    raise AssertionError(msg)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lambdas_sparse": ()}, "lambdas_sparse=.*at least one"),
+        ({"lambdas_low": ()}, "lambdas_low=.*at least one"),
+        ({"epsilons": ()}, "epsilons=.*at least one"),
+        ({"lambdas_sparse": (-0.1,)}, "lambdas_sparse=-0.1"),
+        ({"lambdas_low": (float("nan"),)}, "lambdas_low=nan"),
+        ({"epsilons": (-1.0,)}, "epsilons=-1.0"),
+        ({"epsilons": "best"}, "epsilons='best'"),
+        ({"lambdas_low": "loo"}, "lambdas_low='loo'"),
+        ({"refine": ("tucker", "magic")}, "refine='magic'"),
+        ({"refine": "magic"}, "refine='magic'"),
+        ({"refine": ()}, "refine=.*at least one"),
+        ({"refine": 3}, "refine=3"),
+        ({"rule": "2se"}, "rule='2se'"),
+        ({"scoring": "nonsense"}, "nonsense"),
+        ({"scoring": 3}, "scoring=3"),
+        ({"radius": "relativ"}, "radius='relativ'"),
+        ({"coupling": "sum"}, "coupling='sum'"),
+        ({"weights": (-1.0, 1.0)}, "weights="),
+        ({"solver": "sgd"}, "solver='sgd'"),
+        ({"tol": 0.0}, "tol=0.0"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"cv": 1}, "at least one"),
+        ({"cv": [(np.arange(1), np.arange(2, 4))]}, "1 training"),
+        ({"feature_shape": (7, 7)}, "feature_shape="),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused_before_fitting(rng, settings, message):
+    X, y = planted(rng, n=20)
+    model = SLTRRegressorCV(**{**SMALL, "progress": never, **settings})
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_folds_without_a_class_are_refused_where_no_score_exists(rng):
+    X, y = labelled(rng)
+    order = np.argsort(y)
+    folds = [(order[:50], order[50:]), (order[10:], order[:10])]
+    model = SLTRClassifierCV(**{**SMALL, "cv": folds}, scoring="roc_auc")
+    with pytest.raises(ValueError, match="finite score"):
+        model.fit(X, y)
+
+
+def test_one_class_is_refused(rng):
+    X, _ = labelled(rng)
+    with pytest.raises(ValueError, match="one class"):
+        SLTRClassifierCV(**SMALL).fit(X, ["a"] * len(X))
+
+
+@pytest.mark.parametrize(
+    "refine", [3, ("tucker", 1), ("magic", 1, 0.1), ("cp", 99, 0.1)]
+)
+def test_a_refit_that_cannot_be_is_refused(rng, refine):
+    X, y = planted(rng, n=20)
+    with pytest.raises(ValueError, match="refine="):
+        SLTRRegressor(refine=refine).fit(X, y)

@@ -1,0 +1,114 @@
+"""Slow, obvious versions: loops, full SVDs, normal equations, CVXPY."""
+
+import itertools
+
+import cvxpy as cp
+import numpy as np
+
+# Comparisons between two ways of computing the same numbers.
+TOLERANCES = {
+    "float64": {"rtol": 1e-8, "atol": 1e-9},
+    "float32": {"rtol": 1e-3, "atol": 1e-4},
+}
+
+
+def assert_close(actual, expected, dtype="float64", scale=1.0):
+    """Compare at the dtype's tolerance, absolute errors relative to `scale`."""
+    limits = TOLERANCES[np.dtype(dtype).name]
+    np.testing.assert_allclose(
+        actual, expected, rtol=limits["rtol"], atol=limits["atol"] * scale
+    )
+
+
+def unfold_by_loop(tensor, mode):
+    """Return the mode unfolding of one tensor, columns in C order of the rest."""
+    rest = [size for k, size in enumerate(tensor.shape) if k != mode]
+    out = np.empty((tensor.shape[mode], int(np.prod(rest))))
+    for i in range(tensor.shape[mode]):
+        for column, place in enumerate(itertools.product(*map(range, rest))):
+            index = (*place[:mode], i, *place[mode:])
+            out[i, column] = tensor[index]
+    return out
+
+
+def fold_by_loop(matrix, mode, shape):
+    rest = [size for k, size in enumerate(shape) if k != mode]
+    out = np.empty(shape)
+    for i in range(shape[mode]):
+        for column, place in enumerate(itertools.product(*map(range, rest))):
+            out[(*place[:mode], i, *place[mode:])] = matrix[i, column]
+    return out
+
+
+def map_singular_values(matrix, change):
+    """Return the matrix with `change` applied to its singular values, full SVD."""
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    return (left * change(values)) @ right
+
+
+def soft(x, threshold):
+    return np.sign(x) * np.maximum(np.abs(x) - threshold, 0.0)
+
+
+def objective(W, alpha, betas, modes):
+    """Return α‖W‖₁ + Σβ_k‖W_(k)‖_*, by full SVDs."""
+    value = alpha * np.abs(W).sum()
+    for beta, mode in zip(betas, modes, strict=True):
+        value += beta * np.linalg.norm(unfold_by_loop(W, mode), "nuc")
+    return value
+
+
+def feasible(W, Z, a, bs, modes):
+    """Return the point of the segment from Z to W that is inside all balls."""
+    ratio = max(1.0, np.abs(W - Z).max() / a if a > 0 else 1.0)
+    for b, mode in zip(bs, modes, strict=True):
+        if b > 0:
+            ratio = max(ratio, np.linalg.norm(unfold_by_loop(W - Z, mode), 2) / b)
+    return Z + (W - Z) / ratio
+
+
+def cvx_solution(Z, a, bs, alpha, betas, modes):
+    """Solve one sparse and low-rank problem by an interior point method.
+
+    Returns the optimal value and the solution, shaped like Z.
+    """
+    places = np.arange(Z.size).reshape(Z.shape)
+    w = cp.Variable(Z.size)
+    cost = alpha * cp.norm1(w)
+    constraints = [cp.abs(w - Z.reshape(-1)) <= a]
+    for b, beta, mode in zip(bs, betas, modes, strict=True):
+        order = unfold_by_loop(places, mode).astype(int)
+        matrix = cp.reshape(w[order.reshape(-1)], order.shape, order="C")
+        cost = cost + beta * cp.normNuc(matrix)
+        constraints.append(cp.sigma_max(matrix - Z.reshape(-1)[order]) <= b)
+    problem = cp.Problem(cp.Minimize(cost), constraints)
+    problem.solve(solver=cp.CLARABEL)
+    assert problem.status == cp.OPTIMAL
+    return float(problem.value), np.asarray(w.value).reshape(Z.shape)
+
+
+def ridge_by_normal_equations(X, y, epsilon, weight=None, fit_intercept=True):
+    """Return (AᵀA + εI)⁻¹Aᵀy, least norm for ε = 0; y of shape (n,)."""
+    X, y = np.asarray(X, float), np.asarray(y, float)
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
+    if fit_intercept:
+        X = X - np.average(X, axis=0, weights=weight)
+        y = y - np.average(y, weights=weight)
+    A, r = np.sqrt(weight)[:, None] * X, np.sqrt(weight) * y
+    normal = A.T @ A + epsilon * np.eye(A.shape[1])
+    if epsilon == 0:
+        return np.linalg.lstsq(A, r, rcond=1e-10)[0]
+    return np.linalg.solve(normal, A.T @ r)
+
+
+def leave_one_out_by_loop(X, y, epsilon, fit_intercept=True):
+    """Return the mean squared error of n fits, each without one sample."""
+    errors = []
+    for i in range(len(y)):
+        rest = np.arange(len(y)) != i
+        coef = ridge_by_normal_equations(
+            X[rest], y[rest], epsilon, fit_intercept=fit_intercept
+        )
+        offset = (y[rest] - X[rest] @ coef).mean() if fit_intercept else 0.0
+        errors.append((y[i] - X[i] @ coef - offset) ** 2)
+    return np.mean(errors)

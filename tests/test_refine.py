@@ -1,0 +1,450 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso
+
+from sltr.prox import soft_threshold
+from sltr.refine import (
+    _CP,
+    RIDGES,
+    _core_step,
+    _Data,
+    _mode_step,
+    _Tucker,
+    feature_variance,
+    iterate_pilot,
+    low_rank_refits,
+    refit_on_support,
+    unfoldings,
+)
+from sltr.ridge import CGRidge, ridge_system
+
+SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240229)
+
+
+def planted(rng, shape, n, *, rank=1, noise=0.0, offset=2.0):
+    """Return samples, responses and a coefficient of a sum of outer products."""
+    coef = np.zeros(shape)
+    for _ in range(rank):
+        term = np.ones(())
+        for size in shape:
+            term = term[..., None] * rng.normal(size=size)
+        coef += term
+    X = rng.normal(size=(n, *shape)) + 0.5
+    y = X.reshape(n, -1) @ coef.ravel() + offset
+    return X, y + noise * rng.normal(size=n), coef
+
+
+def second_size(shape):
+    """Return the largest rank a tensor can have in two modes at once."""
+    return sorted(shape)[-2] if len(shape) > 1 else 1
+
+
+def refits(X, y, weight, *, kind="tucker", rank=2, intercept=True, epsilon=1.0, **how):
+    """Run the sweeps on a batch of weights, started from the pilots."""
+    n, shape = X.shape[0], X.shape[1:]
+    flat = X.reshape(n, -1)
+
+    def resolvent(w):
+        positive = np.where(w > 0, w, 1.0)
+        system = ridge_system(flat, y[:, None], positive, fit_intercept=intercept)
+        return system.resolvent(w > 0, epsilon)
+
+    resolvents = [resolvent(w) for w in weight]
+    start = np.stack([r(y[:, None])[0].reshape(shape) for r in resolvents])
+
+    def pilot_of(residuals):
+        rows = zip(resolvents, residuals, strict=True)
+        return np.stack([r(v[:, None])[0].reshape(shape) for r, v in rows])
+
+    return list(
+        low_rank_refits(
+            unfoldings(X),
+            np.stack([y] * len(weight)),
+            weight,
+            start,
+            pilot_of,
+            kind=kind,
+            largest_rank=min(rank, second_size(shape)),
+            variance=feature_variance(flat, weight, intercept),
+            fit_intercept=intercept,
+            **how,
+        )
+    )
+
+
+def centred_samples(X, y, w, intercept=True):
+    """Return weighted, centred least-squares data, by the definition."""
+    flat = X.reshape(len(X), -1)
+    if intercept:
+        flat = flat - np.average(flat, axis=0, weights=w)
+        y = y - np.average(y, weights=w)
+    root = np.sqrt(w)
+    return root[:, None] * flat, root * y
+
+
+def objective(X, y, w, coef, penalty, intercept=True):
+    A, b = centred_samples(X, y, w, intercept)
+    return np.sum((b - A @ coef.ravel()) ** 2) + penalty * np.sum(coef**2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
+    X, y, _ = planted(rng, shape, 30, rank=2, noise=0.5)
+    weight = rng.uniform(0.2, 2.0, size=(1, 30))
+    variance = feature_variance(X.reshape(30, -1), weight, intercept)
+    penalty = 0.1 * variance * weight.sum()
+    data = _Data(unfoldings(X), y[None], weight, intercept)
+    structure = _Tucker.start(rng.normal(size=(1, *shape)))
+    if second_size(shape) > 1:
+        structure = structure.grown(rng.normal(size=(1, *shape)))
+
+    def value(structure):
+        coef = structure.coef()[0]
+        return objective(X, y, weight[0], coef, float(penalty[0]), intercept)
+
+    values = [value(structure)]
+    for _ in range(4):
+        for mode in range(len(shape)):
+            structure, _ = _mode_step(data, structure, mode, penalty)
+            values.append(value(structure))
+        structure, _ = _core_step(data, structure, penalty)
+        values.append(value(structure))
+    assert np.all(np.diff(values) <= 1e-10 * values[0])
+    assert values[-1] < values[0]
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fitted_values_are_products_with_the_coefficient(rng, kind, shape):
+    X, y, _ = planted(rng, shape, 25, rank=2, noise=0.3)
+    weight = rng.uniform(0.5, 2.0, size=(2, 25))
+    weight[1, :6] = 0.0
+    for refit in refits(X, y, weight, kind=kind, rank=2):
+        coef = refit.coef()
+        assert coef.shape == (2, *shape)
+        for item in range(2):
+            flat = X.reshape(25, -1)
+            flat = flat - np.average(flat, axis=0, weights=weight[item])
+            expected = flat @ coef[item].ravel()
+            np.testing.assert_allclose(refit.fitted[item], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind):
+    X, y, _ = planted(rng, (5, 4, 3), 40, rank=3, noise=0.3)
+    found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3)
+    asked = [(rank, ridge) for rank in (1, 2, 3) for ridge in RIDGES]
+    assert [(refit.rank, refit.ridge) for refit in found] == asked
+    for refit in found:
+        matrix = refit.coef()[0].reshape(5, 12)
+        assert np.linalg.matrix_rank(matrix, tol=1e-8) <= refit.rank
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+def test_a_batch_equals_its_items_run_alone(rng, kind):
+    X, y, _ = planted(rng, (5, 4, 3), 30, rank=2, noise=0.3)
+    weight = rng.uniform(0.5, 2.0, size=(3, 30))
+    weight[0, :10] = 0.0
+    together = refits(X, y, weight, kind=kind)
+    for item in range(3):
+        alone = refits(X, y, weight[item : item + 1], kind=kind)
+        for both, one in zip(together, alone, strict=True):
+            np.testing.assert_allclose(both.coef()[item], one.coef()[0], atol=1e-9)
+            np.testing.assert_allclose(both.fitted[item], one.fitted[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_weight_zero_removes_and_integers_repeat(rng, kind, intercept):
+    X, y, _ = planted(rng, (4, 3, 3), 24, rank=2, noise=0.3)
+    counts = rng.integers(0, 4, size=24)
+    weighted = refits(X, y, counts[None].astype(float), kind=kind, intercept=intercept)
+    rows = np.repeat(np.arange(24), counts)
+    ones = np.ones((1, len(rows)))
+    repeated = refits(X[rows], y[rows], ones, kind=kind, intercept=intercept)
+    for one, other in zip(weighted, repeated, strict=True):
+        np.testing.assert_allclose(one.coef(), other.coef(), atol=1e-8)
+        np.testing.assert_allclose(one.fitted[:, rows], other.fitted, atol=1e-8)
+
+
+def test_an_order_one_tucker_refit_is_ridge_regression(rng):
+    X, y, _ = planted(rng, (6,), 30, noise=0.3)
+    w = rng.uniform(0.5, 2.0, size=30)
+    refit = refits(X, y, w[None], rank=1, ridges=(0.1,))[0]
+    A, b = centred_samples(X, y, w)
+    penalty = 0.1 * w.sum() * np.mean((A**2).sum(axis=0) / w.sum())
+    expected = np.linalg.solve(A.T @ A + penalty * np.eye(6), A.T @ b)
+    np.testing.assert_allclose(refit.coef()[0], expected, atol=1e-10)
+
+
+def relative_error(found, coef):
+    return np.linalg.norm(found - coef) / np.linalg.norm(coef)
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+@pytest.mark.parametrize(
+    ("shape", "n"), [((14, 12), 110), ((12, 10, 6), 180), ((7, 6, 5, 4), 200)]
+)
+def test_a_planted_tensor_is_found_from_few_samples(rng, kind, shape, n):
+    X, y, coef = planted(rng, shape, n, rank=2)
+    assert n < 0.7 * coef.size
+    pilot = refits(X, y, np.ones((1, n)), kind=kind, rank=2, ridges=(1.0, 0.1, 1e-4))
+    assert relative_error(pilot[-1].coef()[0], coef) < 0.05
+    ridge = ridge_system(X.reshape(n, -1), y[:, None], np.ones(n), fit_intercept=True)
+    start = ridge.coefs(np.ones((1, n), bool), np.ones(1))[0, 0, 0]
+    assert relative_error(start, coef.ravel()) > 0.4
+
+
+def test_a_planted_tucker_tensor_is_found(rng):
+    shape, n = (10, 9, 6), 250
+    coef = rng.normal(size=(2, 2, 2))
+    for mode, size in enumerate(shape):
+        factor = np.linalg.qr(rng.normal(size=(size, 2)))[0]
+        coef = np.moveaxis(np.tensordot(factor, coef, axes=(1, mode)), 0, mode)
+    X = rng.normal(size=(n, *shape))
+    y = X.reshape(n, -1) @ coef.ravel()
+    found = refits(X, y, np.ones((1, n)), rank=2, ridges=(1.0, 0.1, 1e-4))
+    assert relative_error(found[-1].coef()[0], coef) < 0.05
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+def test_ranks_beyond_a_mode_and_zero_responses_stay_finite(rng, kind):
+    X, y, _ = planted(rng, (4, 3, 1), 20, rank=2)
+    for response in (y, np.zeros(20)):
+        for refit in refits(X, response, np.ones((1, 20)), kind=kind, rank=3):
+            assert np.all(np.isfinite(refit.coef()))
+    np.testing.assert_allclose(refit.coef(), 0.0, atol=1e-12)
+
+
+def test_cp_shrinks_entries_that_are_zero_more_than_tucker(rng):
+    coef = np.zeros((10, 8, 6))
+    coef[:3, :3, :2] = 1.0
+    X = rng.normal(size=(90, 10, 8, 6))
+    y = X.reshape(90, -1) @ coef.ravel() + 0.5 * rng.normal(size=90)
+    off = {}
+    for kind in ("tucker", "cp"):
+        found = refits(X, y, np.ones((1, 90)), kind=kind, rank=1)[2].coef()[0]
+        off[kind] = np.abs(found[coef == 0]).mean() / np.abs(found).max()
+    assert off["cp"] < 0.5 * off["tucker"]
+
+
+def test_a_vanished_cp_term_keeps_its_direction():
+    structure = _CP.start(np.ones((1, 3, 2)))
+    after = structure.replaced(0, np.zeros((1, 3, 1)))
+    np.testing.assert_array_equal(after.factors[0], structure.factors[0])
+    assert np.all(after.coef() == 0.0)
+
+
+@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+def test_other_libraries_agree_with_numpy(rng, name, kind):
+    xp = pytest.importorskip(name)
+    X, y, _ = planted(rng, (4, 3, 2), 20, rank=2, noise=0.3)
+    flat, weight = X.reshape(20, -1), np.ones((2, 20))
+    weight[1, :5] = 0.0
+
+    def run(convert):
+        def pilot_of(residuals):
+            return (residuals @ convert(flat)).reshape((2, 4, 3, 2))
+
+        def strict_pilot_of(residuals):
+            product = residuals @ convert(flat)
+            return xp.reshape(product, (2, 4, 3, 2))
+
+        found = low_rank_refits(
+            unfoldings(convert(X)),
+            convert(np.stack([y, y])),
+            convert(weight),
+            convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2)),
+            pilot_of if convert is np.asarray else strict_pilot_of,
+            kind=kind,
+            largest_rank=2,
+            variance=feature_variance(convert(flat), convert(weight), True),
+            fit_intercept=True,
+        )
+        return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in found]
+
+    for ours, theirs in zip(run(np.asarray), run(xp.asarray), strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+def test_sparse_refits_agree_in_other_libraries(rng, name):
+    xp = pytest.importorskip(name)
+    X, y, weight = rng.normal(size=(20, 30)), rng.normal(size=20), np.ones(20)
+
+    def run(convert):
+        system = ridge_system(
+            convert(X), convert(y[:, None]), convert(weight), fit_intercept=True
+        )
+        resolvent = system.resolvent(convert(weight > 0), 2.0)
+        found = iterate_pilot(
+            resolvent, convert(X), convert(y), convert(np.array([0.03, 0.05]))
+        )
+        refit = refit_on_support(
+            convert(X),
+            convert(y),
+            convert(weight),
+            found[1, :],
+            0.1,
+            variance=1.0,
+            fit_intercept=True,
+        )
+        return np.asarray(found), np.asarray(refit)
+
+    for one, other in zip(run(np.asarray), run(xp.asarray), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("n", "p"), [(12, 20), (20, 12)])
+def test_resolvents_of_all_systems_are_the_ridge_map(rng, n, p, intercept):
+    X, weight = rng.normal(size=(n, p)) + 1.0, rng.uniform(0.5, 2.0, size=n)
+    subset = np.ones(n, bool)
+    subset[[1, 4]] = False
+    responses = rng.normal(size=(n, 3))
+    w = np.where(subset, weight, 0.0)
+    expected = []
+    for k in range(3):
+        A, b = centred_samples(X, responses[:, k], w, intercept)
+        expected.append(np.linalg.solve(A.T @ A + 0.7 * np.eye(p), A.T @ b))
+    unused = np.zeros((n, 1))
+    for method in ("dual", "primal", "cg"):
+        system = ridge_system(X, unused, weight, fit_intercept=intercept, method=method)
+        found = system.resolvent(subset, 0.7)(responses)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        # Only samples of the subset count.
+        changed = np.where(subset[:, None], responses, 99.0)
+        np.testing.assert_allclose(
+            system.resolvent(subset, 0.7)(changed), expected, rtol=1e-6, atol=1e-8
+        )
+    assert isinstance(system, CGRidge)
+
+
+class Iterated:
+    """A small problem of the iterated pilot, with everything by its definition."""
+
+    def __init__(self, rng, n=15, p=25, epsilon=3.0):
+        self.X, self.y = rng.normal(size=(n, p)) + 0.5, rng.normal(size=n)
+        self.weight = rng.uniform(0.5, 2.0, size=n)
+        self.A, self.b = centred_samples(self.X, self.y, self.weight)
+        system = ridge_system(self.X, self.y[:, None], self.weight, fit_intercept=True)
+        self.resolvent = system.resolvent(self.weight > 0, epsilon)
+        self.metric = np.linalg.inv(self.A @ self.A.T + epsilon * np.eye(n))
+        self.largest = np.abs(self.resolvent(self.y[:, None])).max()
+
+    def value(self, coef, t):
+        r = self.b - self.A @ coef
+        return 0.5 * r @ self.metric @ r + t * np.abs(coef).sum()
+
+    def descent(self, coef):
+        return self.A.T @ self.metric @ (self.b - self.A @ coef)
+
+
+def test_the_iterated_pilot_ends_at_an_optimum(rng):
+    problem = Iterated(rng)
+    thresholds = problem.largest * np.array([0.5, 0.2, 1.01])
+    found = iterate_pilot(
+        problem.resolvent, problem.X, problem.y, thresholds, n_steps=5000
+    )
+    for coef, t in zip(found, thresholds, strict=True):
+        slope = problem.descent(coef)
+        assert np.all(np.abs(slope) <= t * (1 + 1e-6))
+        np.testing.assert_allclose(
+            slope[coef != 0], t * np.sign(coef[coef != 0]), rtol=1e-6
+        )
+    assert np.count_nonzero(found[0]) > 0
+    assert np.count_nonzero(found[2]) == 0
+
+
+def test_a_plain_step_lowers_the_objective_of_the_iterated_pilot(rng):
+    problem = Iterated(rng)
+    t = 0.3 * problem.largest
+    coef = np.zeros(25)
+    values = [problem.value(coef, t)]
+    for _ in range(30):
+        residual = (problem.y - problem.X @ coef)[:, None]
+        coef = soft_threshold(coef + problem.resolvent(residual)[0], t)
+        values.append(problem.value(coef, t))
+    assert np.all(np.diff(values) <= 1e-12)
+    accelerated = iterate_pilot(problem.resolvent, problem.X, problem.y, np.array([t]))[
+        0
+    ]
+    assert problem.value(accelerated, t) <= values[-1] + 1e-6 * values[0]
+
+
+def test_thresholds_are_iterated_independently(rng):
+    problem = Iterated(rng)
+    thresholds = problem.largest * np.array([0.6, 0.3, 0.1])
+    together = iterate_pilot(problem.resolvent, problem.X, problem.y, thresholds)
+    for g in range(3):
+        alone = iterate_pilot(
+            problem.resolvent, problem.X, problem.y, thresholds[g : g + 1]
+        )
+        np.testing.assert_allclose(together[g], alone[0], atol=1e-12)
+
+
+def test_with_a_large_penalty_the_iterated_pilot_is_the_lasso(rng):
+    n, p, epsilon = 40, 8, 1e7
+    X = rng.normal(size=(n, p))
+    y = X[:, 0] - 2.0 * X[:, 3] + 0.1 * rng.normal(size=n)
+    # ε·(AAᵀ + εI)⁻¹ → I: the loss times ε is ½‖y − Aw‖², a threshold t is ε·t.
+    lasso = Lasso(alpha=0.1, tol=1e-12, max_iter=100_000).fit(X, y)
+    system = ridge_system(X, y[:, None], np.ones(n), fit_intercept=True)
+    exact = system.resolvent(np.ones(n, bool), epsilon)
+    # A step of length one is 1/ε of the Lasso's own; lengthen it without
+    # changing the fixed point.
+    length = epsilon / np.linalg.norm(X, 2) ** 2 / 1.5
+    found = iterate_pilot(
+        lambda r: length * exact(r),
+        X,
+        y,
+        np.array([length * 0.1 * n / epsilon]),
+        n_steps=3000,
+    )[0]
+    np.testing.assert_allclose(found, lasso.coef_, atol=1e-4)
+    np.testing.assert_array_equal(found != 0, lasso.coef_ != 0)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_refit_on_the_support_is_ridge_on_its_columns(rng, intercept):
+    X, y = rng.normal(size=(30, 12)) + 1.0, rng.normal(size=30)
+    weight = rng.uniform(0.5, 2.0, size=30)
+    weight[:4] = 0.0
+    coef = np.zeros(12)
+    support = [1, 5, 11]
+    coef[support] = [1.0, -1.0, 0.5]
+    found = refit_on_support(
+        X, y, weight, coef, 0.1, variance=1.7, fit_intercept=intercept
+    )
+    A, b = centred_samples(X[:, support], y, weight, intercept)
+    penalty = 0.1 * 1.7 * weight.sum()
+    expected = np.zeros(12)
+    expected[support] = np.linalg.solve(A.T @ A + penalty * np.eye(3), A.T @ b)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_chosen", [0, 6, 12])
+def test_a_support_too_large_or_empty_is_left_alone(rng, n_chosen):
+    X, y = rng.normal(size=(11, 12)), rng.normal(size=11)
+    coef = np.zeros(12)
+    coef[:n_chosen] = 1.0
+    found = refit_on_support(
+        X, y, np.ones(11), coef, 0.1, variance=1.0, fit_intercept=True
+    )
+    np.testing.assert_array_equal(found, coef)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_feature_variance_is_the_mean_weighted_variance(rng, intercept):
+    X, weight = rng.normal(size=(9, 5)) + 2.0, rng.uniform(size=(2, 9))
+    for found, w in zip(feature_variance(X, weight, intercept), weight, strict=True):
+        A, _ = centred_samples(X, np.zeros(9), w, intercept)
+        assert found == pytest.approx((A**2).sum() / w.sum() / 5)

@@ -1,0 +1,210 @@
+import numpy as np
+import pytest
+from oracles import assert_close, leave_one_out_by_loop, ridge_by_normal_equations
+
+from sltr.ridge import CHOLESKY_PER_EIGH, CGRidge, GramRidge, MomentRidge, ridge_system
+
+METHODS = ["dual", "primal", "cg"]
+DIRECT = ["dual", "primal"]
+SIZES = [(8, 15), (20, 6)]
+every_method = pytest.mark.parametrize("method", METHODS)
+every_direct = pytest.mark.parametrize("method", DIRECT)
+every_size = pytest.mark.parametrize("size", SIZES, ids=["wide", "tall"])
+with_or_without = pytest.mark.parametrize("fit_intercept", [True, False])
+
+
+def drawn(rng, size, n_responses=2):
+    X = rng.normal(size=size) + 0.5
+    Y = rng.normal(size=(size[0], n_responses)) + X[:, :1]
+    return X, Y, rng.uniform(0.2, 3.0, size=size[0])
+
+
+def pilots(
+    X, Y, weight, epsilons, *, method, fit_intercept=True, subsets=None, xp=None
+):
+    if subsets is None:
+        subsets = np.ones((1, len(X)), bool)
+    array = np.asarray if xp is None else xp.array
+    system = ridge_system(
+        array(X), array(Y), array(weight), fit_intercept=fit_intercept, method=method
+    )
+    epsilons = array(np.asarray(epsilons, X.dtype))
+    found = system.coefs(array(subsets), epsilons)
+    return found if xp is None else xp.numpy(found)
+
+
+@every_method
+@every_size
+@with_or_without
+def test_pilots_solve_the_normal_equations(rng, method, size, fit_intercept):
+    X, Y, weight = drawn(rng, size)
+    epsilons = [0.05, 3.0]
+    found = pilots(X, Y, weight, epsilons, method=method, fit_intercept=fit_intercept)
+    assert found.shape == (1, 2, 2, size[1])
+    for e, epsilon in enumerate(epsilons):
+        for k in range(2):
+            expected = ridge_by_normal_equations(
+                X, Y[:, k], epsilon, weight, fit_intercept
+            )
+            assert_close(found[0, e, k], expected)
+
+
+@every_method
+@every_size
+def test_subsets_equal_fits_on_their_samples(rng, method, size):
+    X, Y, weight = drawn(rng, size)
+    subsets = rng.random((3, size[0])) < 0.7
+    subsets[0], subsets[1, :3] = True, True
+    found = pilots(X, Y, weight, [0.5], method=method, subsets=subsets)
+    for s, taken in enumerate(subsets):
+        expected = ridge_by_normal_equations(X[taken], Y[taken, 1], 0.5, weight[taken])
+        assert_close(found[s, 0, 1], expected)
+
+
+@every_method
+@every_size
+@with_or_without
+def test_a_resolvent_maps_any_responses_to_pilots(xp, rng, method, size, fit_intercept):
+    X, Y, weight = drawn(rng, size)
+    taken = np.ones(size[0], bool)
+    taken[:2] = False
+    given = (xp.array(v) for v in (X, Y, weight))
+    system = ridge_system(*given, fit_intercept=fit_intercept, method=method)
+    responses = rng.normal(size=(size[0], 3))
+    found = xp.numpy(system.resolvent(xp.array(taken), 0.5)(xp.array(responses)))
+    assert found.shape == (3, size[1])
+    for k in range(3):
+        expected = ridge_by_normal_equations(
+            X[taken], responses[taken, k], 0.5, weight[taken], fit_intercept
+        )
+        assert_close(found[k], expected)
+
+
+@every_direct
+@every_size
+def test_many_penalties_share_an_eigendecomposition(rng, method, size):
+    X, Y, weight = drawn(rng, size, 1)
+    epsilons = np.geomspace(1e-3, 1e3, CHOLESKY_PER_EIGH + 3)
+    found = pilots(X, Y, weight, epsilons, method=method)
+    for e, epsilon in enumerate(epsilons):
+        expected = ridge_by_normal_equations(X, Y[:, 0], epsilon, weight)
+        assert_close(found[0, e, 0], expected)
+
+
+@every_direct
+@every_size
+@with_or_without
+def test_no_penalty_gives_the_solution_of_least_norm(rng, method, size, fit_intercept):
+    X, Y, weight = drawn(rng, size, 1)
+    X[:, 3] = X[:, 2]  # a tall matrix is short of rank, too
+    found = pilots(X, Y, weight, [0.0], method=method, fit_intercept=fit_intercept)
+    expected = ridge_by_normal_equations(X, Y[:, 0], 0.0, weight, fit_intercept)
+    assert_close(found[0, 0, 0], expected, scale=100)
+
+
+@every_method
+@every_size
+def test_integer_weights_are_repetitions(rng, method, size):
+    X, Y, _ = drawn(rng, size)
+    times = rng.integers(1, 4, size=size[0])
+    weighted = pilots(X, Y, times.astype(float), [0.5], method=method)
+    repeated_X, repeated_Y = np.repeat(X, times, axis=0), np.repeat(Y, times, axis=0)
+    ones = np.ones(len(repeated_X))
+    assert_close(weighted, pilots(repeated_X, repeated_Y, ones, [0.5], method=method))
+
+
+@every_direct
+@every_size
+@with_or_without
+def test_leave_one_out_equals_leaving_out(rng, method, size, fit_intercept):
+    X, Y, _ = drawn(rng, size, 1)
+    system = ridge_system(
+        X, Y, np.ones(size[0]), fit_intercept=fit_intercept, method=method
+    )
+    found = system.loo(np.array([0.1, 2.0]))
+    expected = [
+        leave_one_out_by_loop(X, Y[:, 0], epsilon, fit_intercept)
+        for epsilon in (0.1, 2.0)
+    ]
+    assert_close(found, expected)
+
+
+@every_direct
+@every_size
+def test_leave_one_out_counts_integer_weights_as_repetitions(rng, method, size):
+    X, Y, _ = drawn(rng, size, 1)
+    times = rng.integers(1, 4, size=size[0])
+    system = ridge_system(X, Y, times.astype(float), fit_intercept=True, method=method)
+    expected = leave_one_out_by_loop(
+        np.repeat(X, times, axis=0), np.repeat(Y[:, 0], times), 0.7
+    )
+    assert_close(system.loo(np.array([0.7])), [expected])
+
+
+@every_method
+@every_size
+def test_mean_eigenvalue_is_that_of_the_centred_samples(rng, method, size):
+    X, Y, _ = drawn(rng, size)
+    system = ridge_system(X, Y, np.ones(size[0]), fit_intercept=True, method=method)
+    A = X - X.mean(axis=0)
+    assert_close(system.mean_eigenvalue(), np.sum(A**2) / min(size))
+
+
+@every_method
+@every_size
+def test_a_large_mean_costs_no_digits(rng, method, size):
+    X, Y, weight = drawn(rng, size)
+    plain = pilots(X, Y, weight, [0.5], method=method)
+    far = pilots(X + 1e6, Y + 1e6, weight, [0.5], method=method)
+    np.testing.assert_allclose(far, plain, rtol=1e-5, atol=1e-7)
+
+
+@every_method
+def test_single_precision_stays_single(rng, method):
+    X, Y, weight = (v.astype("float32") for v in drawn(rng, (8, 15)))
+    found = pilots(X, Y, weight, [0.5], method=method)
+    expected = pilots(*(v.astype(float) for v in (X, Y, weight)), [0.5], method=method)
+    assert found.dtype == np.float32
+    assert_close(found, expected, "float32")
+
+
+@every_method
+@every_size
+def test_libraries_agree(foreign, rng, method, size):
+    X, Y, weight = drawn(rng, size)
+    subsets = np.ones((2, size[0]), bool)
+    subsets[1, :2] = False
+    options = {"method": method, "subsets": subsets}
+    expected = pilots(X, Y, weight, [0.5, 2.0], **options)
+    assert_close(pilots(X, Y, weight, [0.5, 2.0], xp=foreign, **options), expected)
+
+
+@every_direct
+def test_libraries_agree_on_leave_one_out(foreign, rng, method):
+    X, Y, weight = drawn(rng, (8, 15))
+    epsilons = np.array([0.5, 2.0])
+
+    def errors(array):
+        system = ridge_system(
+            array(X), array(Y), array(weight), fit_intercept=True, method=method
+        )
+        return system.loo(array(epsilons)), system.mean_eigenvalue()
+
+    found, scale = errors(foreign.array)
+    expected, expected_scale = errors(np.asarray)
+    assert_close(foreign.numpy(found), expected)
+    assert_close(scale, expected_scale)
+
+
+def test_the_cheapest_system_is_chosen(rng, monkeypatch):
+    wide, tall = (drawn(rng, size) for size in SIZES)
+    assert isinstance(ridge_system(*wide, fit_intercept=True), GramRidge)
+    assert isinstance(ridge_system(*tall, fit_intercept=True), MomentRidge)
+    monkeypatch.setattr("sltr.ridge.LARGEST_DIRECT", 5)
+    assert isinstance(ridge_system(*wide, fit_intercept=True), CGRidge)
+
+
+def test_matrix_free_pilot_refuses_leave_one_out(rng):
+    system = ridge_system(*drawn(rng, (8, 15)), fit_intercept=True, method="cg")
+    with pytest.raises(ValueError, match="Give epsilon as a number"):
+        system.loo(np.array([1.0]))
