@@ -13,7 +13,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
@@ -25,7 +24,6 @@ exclude_patterns = [
     "**.ipynb",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
-myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 
 # scikit-learn's inherited docstrings refer to its own site.
@@ -40,6 +38,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "sltr"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
 html_show_sourcelink = False
+# Pages at the top have nothing below them; the gallery has.
+html_sidebars = {"*": []}
 
 # A warning of an example is shown by the gallery, and is not an error of the build.
 warnings.filterwarnings("ignore", message=".*Agg.*")
@@ -50,6 +50,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": "demo\\.py",
     "download_all_examples": False,
     "show_memory": False,
+    "capture_repr": (),
     "show_signature": False,
     "matplotlib_animations": False,
     "within_subsection_order": "FileNameSortKey",

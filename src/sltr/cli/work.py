@@ -40,7 +40,7 @@ def reproduce(
     --------
         sltr reproduce
         sltr reproduce mse_by_size --quick
-        sltr reproduce video --data ucf101 --out results
+        sltr reproduce ucf101 --data UCF-101 --out results
     """
     from sltr import experiments
 
