@@ -40,6 +40,12 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.run
 	$(BIN)/python benchmarks/fit.py
+	$(BIN)/python benchmarks/tuning.py
+
+# The quick version takes minutes; `ACCURACY=` runs everything, which takes hours.
+ACCURACY ?= --quick
+bench-accuracy: $(VENV)/.run
+	$(BIN)/python benchmarks/accuracy.py simulated $(ACCURACY)
 
 clean:
 	rm -rf $(VENV) build dist demo_output docs/_build docs/gallery docs/generated docs/sg_execution_times.rst

@@ -63,9 +63,11 @@ def grid(row: Row) -> dict:
     return {"epsilons": "paper", "lambdas_sparse": "paper", "lambdas_low": "paper"}
 
 
-def tune(X, y, row: Row, split) -> SLTRRegressorCV:
+def tune(X, y, row: Row, split, n_jobs=None) -> SLTRRegressorCV:
     """Tune one row; a single split when the paper's time has no folds."""
-    model = SLTRRegressorCV(**grid(row), radius="absolute", refine=(None,), cv=split)
+    model = SLTRRegressorCV(
+        **grid(row), radius="absolute", refine=(None,), cv=split, n_jobs=n_jobs
+    )
     return model.fit(X, y)
 
 
@@ -125,6 +127,7 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--only", nargs="*", default=[row.name for row in ROWS])
     parser.add_argument("--profile")
+    parser.add_argument("--jobs", type=int, help="threads over blocks of modes")
     options = parser.parse_args()
     import torch
 
@@ -144,7 +147,7 @@ def main() -> None:
         found = []
 
         def work(on_device=on_device, row=row, split=split, found=found):
-            found.append(tune(*on_device, row, split))
+            found.append(tune(*on_device, row, split, options.jobs))
 
         seconds = timed(work, 3, wait)
         if options.profile == row.name:
@@ -168,7 +171,8 @@ def main() -> None:
                 scale or 1.0
             )
             scores = host.cv_results_["mean_test_score"]
-            gap = np.abs(scores - model.cv_results_["mean_test_score"]).max()
+            gap = np.abs(scores - model.cv_results_["mean_test_score"])
+            gap = (gap / np.maximum(1.0, np.abs(scores))).max()
             line += f", coefficients apart by {apart:.1e}, scores by {gap:.1e}"
         print(line, flush=True)
 

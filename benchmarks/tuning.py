@@ -187,6 +187,9 @@ def main():
     parser.add_argument("--threads", type=int, default=2, help="of BLAS")
     parser.add_argument("--grid", choices=list(GRIDS), default="paper's grid")
     args = parser.parse_args()
+    unknown = set(args.parts) - {*PARTS, "fmri-worker"}
+    if unknown:
+        parser.error(f"{sorted(unknown)} were given; parts are {', '.join(PARTS)}")
     with threadpool_limits(args.threads):
         if args.parts == ["fmri-worker"]:
             fmri_worker(args)

@@ -29,6 +29,7 @@ NAMES = [
     "RemursRegressorCV",
     "SLTRClassifier",
     "SLTRClassifierCV",
+    "SLTRPath",
     "SLTRRegressor",
     "SLTRRegressorCV",
     "SURFRegressor",
@@ -50,6 +51,7 @@ NAMES = [
     "load",
     "metrics",
     "save",
+    "sltr_path",
 ]
 ESTIMATORS = [
     thing
@@ -83,7 +85,9 @@ def test_every_estimator_of_the_models_is_public():
 
 
 @pytest.mark.parametrize(
-    "thing", [sltr.estimate, sltr.error_bound, *ESTIMATORS], ids=lambda t: t.__name__
+    "thing",
+    [sltr.estimate, sltr.error_bound, sltr.sltr_path, *ESTIMATORS],
+    ids=lambda t: t.__name__,
 )
 def test_documented_with_an_example(thing):
     doc = inspect.getdoc(thing)

@@ -15,6 +15,7 @@ from sltr.models.linear_sparse import (
     TensorLasso,
     TensorLassoCV,
 )
+from sltr.models.path import SLTRPath, sltr_path
 from sltr.models.remurs import RemursClassifier, RemursRegressor
 from sltr.models.remurs_cv import RemursClassifierCV, RemursRegressorCV
 from sltr.models.sltr import SLTRClassifier, SLTRRegressor
@@ -44,6 +45,7 @@ __all__ = [
     "RemursRegressorCV",
     "SLTRClassifier",
     "SLTRClassifierCV",
+    "SLTRPath",
     "SLTRRegressor",
     "SLTRRegressorCV",
     "SURFRegressor",
@@ -65,6 +67,7 @@ __all__ = [
     "load",
     "metrics",
     "save",
+    "sltr_path",
 ]
 
 # What needs an extra is loaded when asked for, and not in __all__.

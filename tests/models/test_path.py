@@ -79,6 +79,7 @@ def test_chunks_jobs_and_drivers_change_nothing(rng, monkeypatch, chunk, small):
     X, y = planted(rng, (5, 4, 3), 24)
     # Penalties so close together that their problems start each other.
     grid = {"epsilons": [1.0, 1.001, 1.002, 50.0], **TIGHT}
+    grid |= {"lambdas_sparse": [0.2, 0.5], "lambdas_low": [0.2, 0.5, 1.0]}
     expected = sltr_path(X, y, **grid)
     monkeypatch.setattr(engine, "SMALL_ENTRIES", small)
     whole = sltr_path(X, y, **grid)

@@ -218,8 +218,8 @@ def test_both_drivers_agree(rng, monkeypatch):
     X, y = planted(rng, n=30)
     settings = {
         "epsilons": (1.0, 10.0),
-        "lambdas_sparse": FRACTIONS,
-        "lambdas_low": FRACTIONS,
+        "lambdas_sparse": (0.2, 0.5),
+        "lambdas_low": (0.2, 0.5, 1.0),
         "refine": (None,),
         **TIGHT,
         "cv": 3,

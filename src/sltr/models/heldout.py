@@ -23,10 +23,6 @@ class KnownRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def fit(self, X: Any, y: Any) -> KnownRegressor:
-        """Do nothing: scorers take for an estimator only what has a `fit`."""
-        return self
-
     def predict(self, X: Any) -> np.ndarray:
         """Return the known predictions, shape (n,)."""
         return _for(self.known, X)
@@ -46,10 +42,6 @@ class KnownClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-    def fit(self, X: Any, y: Any) -> KnownClassifier:
-        """Do nothing: scorers take for an estimator only what has a `fit`."""
-        return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores: about zero for two classes, else (n, n_classes)."""
