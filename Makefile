@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test check tests bench docs clean
 
 $(VENV)/.run: pyproject.toml
+	@echo 'Setting up $(VENV): a minute or two, once.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[all]'
@@ -47,4 +48,4 @@ bench-accuracy: $(VENV)/.run
 	$(BIN)/python benchmarks/accuracy.py simulated $(ACCURACY)
 
 clean:
-	rm -rf $(VENV) build dist demo_output docs/_build docs/gallery docs/generated
+	rm -rf $(VENV) build dist demo_output docs/_build docs/gallery docs/generated docs/sg_execution_times.rst

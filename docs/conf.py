@@ -13,15 +13,21 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst", "**.ipynb"]
+exclude_patterns = [
+    "_build",
+    "gallery/GALLERY_HEADER.rst",
+    "sg_execution_times.rst",
+    "**.ipynb",
+]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
-myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
+
+# scikit-learn's inherited docstrings refer to its own site.
+suppress_warnings = ["ref.ref"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -32,6 +38,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "sltr"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
 html_show_sourcelink = False
+# Pages at the top have nothing below them; the gallery has.
+html_sidebars = {"*": []}
 
 # A warning of an example is shown by the gallery, and is not an error of the build.
 warnings.filterwarnings("ignore", message=".*Agg.*")
@@ -42,6 +50,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": "demo\\.py",
     "download_all_examples": False,
     "show_memory": False,
+    "capture_repr": (),
     "show_signature": False,
     "matplotlib_animations": False,
     "within_subsection_order": "FileNameSortKey",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -27,6 +27,7 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "explained_memory",
+    "fitting_threads",
     "free_entries",
     "has_real_numbers",
     "is_array_api",
@@ -219,6 +220,17 @@ def one_blas_thread() -> AbstractContextManager:
     than they gain, up to ten times on a busy machine.
     """
     return _blas().limit(limits=1, user_api="blas")
+
+
+# Up to this many entries of X nothing is large enough to share among threads.
+SMALL_SAMPLES = 5_000_000
+
+
+def fitting_threads(X: Array) -> AbstractContextManager:
+    """Return a context with one BLAS thread for small samples, else as it is."""
+    if is_numpy(X) and X.size <= SMALL_SAMPLES:
+        return one_blas_thread()
+    return nullcontext()
 
 
 @contextmanager

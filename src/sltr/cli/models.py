@@ -120,8 +120,7 @@ def tune(
     kind = _kind(loaded.y, task)
     if kind != "regression" and entry.make_classifier is None:
         _refuse_words(loaded.y, entry.title)
-    grouped = loaded.groups is not None
-    model = tuned_model(entry, kind=kind, grouped=grouped, n_jobs=jobs)
+    model = tuned_model(entry, kind=kind, groups=loaded.groups, n_jobs=jobs)
     given = {"groups": loaded.groups, "covariates": loaded.covariates}
     with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
         if "progress" in model.get_params(deep=False):

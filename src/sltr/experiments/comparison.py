@@ -92,7 +92,7 @@ def compare(
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *methods))]
     kind = response_kind(y, classification)
     labels = kind != "regression"
-    codes = np.unique(y, return_inverse=True)[1] if labels else y
+    codes = np.unique(y, return_inverse=True)[1] if labels else y.astype(float)
     splits = _outer_folds(codes, folds, groups, labels, random_state)
     groups = None if groups is None else np.asarray(groups)
     rows: list[Row] = []
@@ -201,9 +201,7 @@ def _row(entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None) 
     row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
     row |= {"metrics": {}, "fit_seconds": None, "error": None}
     try:
-        model = tuned_model(
-            entry, kind=kind, grouped=trial.groups is not None, n_jobs=n_jobs
-        )
+        model = tuned_model(entry, kind=kind, n_jobs=n_jobs)
         start = perf_counter()
         model = fit_on(model, trial)
         row["fit_seconds"] = perf_counter() - start
@@ -214,7 +212,7 @@ def _row(entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None) 
 
 
 def tuned_model(
-    entry: Method, *, kind: str, grouped: bool = False, n_jobs: int | None = None
+    entry: Method, *, kind: str, groups: Any = None, n_jobs: int | None = None
 ) -> Any:
     """Return the method's estimator that tunes itself, for the kind of response.
 
@@ -222,8 +220,8 @@ def tuned_model(
     ----------
     entry : Method
     kind : {"regression", "binary", "multi-class"}
-    grouped : bool
-        Whether its own folds have to keep groups together.
+    groups : array of shape (n,), optional
+        What its own folds have to keep together.
     n_jobs : int, optional
         For a method that takes it.
     """
@@ -237,8 +235,10 @@ def tuned_model(
     labels = classifier is not None
     model = (classifier or entry.make_regressor)()
     wanted: dict[str, Any] = {"n_jobs": n_jobs}
-    if grouped:
-        wanted["cv"] = StratifiedGroupKFold(5) if labels else GroupKFold(5)
+    if groups is not None:
+        n_folds = max(2, min(5, len(np.unique(groups))))
+        splitter = StratifiedGroupKFold if labels else GroupKFold
+        wanted["cv"] = splitter(n_folds)
     known = model.get_params(deep=False)
     return model.set_params(**{k: v for k, v in wanted.items() if k in known})
 

@@ -137,7 +137,8 @@ def fit_on(model: Any, trial: Trial) -> Any:
     X, y, groups = trial.X, trial.y, trial.groups
     if groups is None:
         return model.fit(X, y)
-    cv = getattr(model, "cv", None)
+    cv = getattr(model, "cv", "none of its own")
+    cv = 5 if cv is None else cv  # scikit-learn's default
     if isinstance(cv, int):
         labels = np.issubdtype(y.dtype, np.integer)
         kind = StratifiedGroupKFold if labels else GroupKFold

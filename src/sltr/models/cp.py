@@ -70,7 +70,7 @@ class CPRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     coef_ : array of shape (p1, …, pM)
-    factors_ : list of arrays of shape (p_m, rank_)
+    factors_ : list of arrays of shape (p_m, rank)
         Their tensor is `coef_`, in the units of X and y.
     intercept_ : float
     covariate_coef_ : array of shape (q,)

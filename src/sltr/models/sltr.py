@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from sltr._array import Array, array_namespace, as_array, explained_memory, to_numpy
+from sltr._array import (
+    Array,
+    array_namespace,
+    as_array,
+    explained_memory,
+    fitting_threads,
+    to_numpy,
+)
 from sltr.design import inner
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
@@ -148,7 +155,7 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        with explained_memory():
+        with explained_memory(), fitting_threads(samples.X):
             fit = _fit(self, samples, samples.y[:, None], [])
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
@@ -237,7 +244,7 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         folds = calibration_folds(indicators)
-        with explained_memory():
+        with explained_memory(), fitting_threads(samples.X):
             fit = _fit(self, samples, as_array(indicators, samples.X), folds)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (

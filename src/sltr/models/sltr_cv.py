@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sltr._array import Array, as_array, explained_memory, to_numpy
+from sltr._array import Array, as_array, explained_memory, fitting_threads, to_numpy
 from sltr.models.candidates import (
     LAMBDAS,
     PAPER_EPSILONS,
@@ -155,7 +155,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     ) -> SLTRRegressorCV:
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        with explained_memory():
+        with explained_memory(), fitting_threads(samples.X):
             task = fitting_task(self, samples, samples.y[:, None])
             folds = _folds(self, task, y, sample_weight, groups, classifier=False)
             choice, fit = _tune(self, task, folds, None, sample_weight is not None)
@@ -252,7 +252,7 @@ best_index_, best_score_, cv_results_
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
-        with explained_memory():
+        with explained_memory(), fitting_threads(samples.X):
             task = fitting_task(self, samples, as_array(indicators, samples.X))
             folds = _folds(self, task, y, sample_weight, groups, classifier=True)
             weighted = sample_weight is not None

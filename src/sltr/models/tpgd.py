@@ -70,7 +70,7 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
     intercept_ : float
     core_ : array of shape (r1, …, rM)
     factors_ : list of arrays of shape (p_m, r_m)
-    objective_path_ : array of shape (n_iter_ + 1,)
+    objective_path_ : array of shape (n_iter + 1,)
     residual_ : float
         Gain of the last step, in the units of `tol`.
     n_iter_ : int

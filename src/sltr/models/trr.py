@@ -54,7 +54,7 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
     ----------
     coef_ : array of shape (p1, …, pM)
     intercept_ : float
-    factors_ : list of arrays of shape (p_m, rank_)
+    factors_ : list of arrays of shape (p_m, rank)
     rank_ : int
     deviance_path_ : tuple of float
         The objective of the scaled problem after every sweep; it never rises.

@@ -8,7 +8,6 @@ single fit; only their batches are larger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -21,7 +20,6 @@ from sltr._array import (
     array_namespace,
     as_array,
     is_numpy,
-    one_blas_thread,
     singular_values,
     to_numpy,
 )
@@ -49,8 +47,6 @@ __all__ = [
     "sparse_fits",
 ]
 
-# Up to this many entries of X, sweeps are too small to share among BLAS threads.
-SMALL_SAMPLES = 5_000_000
 # Where low-rank refits start: fractions that denoise the pilot but keep its terms.
 START_SPARSE, START_LOW = 0.3, 0.5
 # Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
@@ -320,10 +316,7 @@ class _LowRank:
         rows = []
         wanted = refined(self.kind, self.start, task.samples.shape)
         fits = low_rank_fits(task, subsets, self.start, self.kind)
-        small = prod(task.samples.X.shape) < SMALL_SAMPLES
-        for candidate in wanted:
-            with one_blas_thread() if small else nullcontext():
-                refit = next(fits)
+        for candidate, refit in zip(wanted, fits, strict=True):
             fitted = to_numpy(refit.fitted)
             n_samples = fitted.shape[1]
             fitted = fitted.reshape(len(self.folds), -1, n_samples)
