@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check tests bench docs clean
+.PHONY: demo test check tests bench bench-accuracy docs clean
 
 $(VENV)/.run: pyproject.toml
 	@echo 'Setting up $(VENV): a minute or two, once.'

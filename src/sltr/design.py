@@ -1,7 +1,7 @@
 """The design matrix and its three products: X·Xᵀ, C·X and X·Wᵀ.
 
-The samples meet the algorithms here and nowhere else. A product reads X in
-blocks, so that no second copy of it is ever made, and returns an eager array.
+The pilots and predictions meet the samples here and nowhere else. X·Xᵀ and C·X
+read X in blocks and make no second copy of it; every product is eager.
 X is a matrix with one row for each sample; its columns are the tensor's
 entries in C order.
 """

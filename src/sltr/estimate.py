@@ -444,10 +444,10 @@ class _ThreadMap:
 
 
 def _job_counts(n_jobs: int | Sequence[int] | None) -> tuple[int, int]:
-    if n_jobs is None or isinstance(n_jobs, int):
-        return effective_n_jobs(n_jobs), 1
-    modes, terms = n_jobs
-    return effective_n_jobs(modes), effective_n_jobs(terms)
+    if isinstance(n_jobs, Sequence):
+        modes, terms = n_jobs
+        return effective_n_jobs(modes), effective_n_jobs(terms)
+    return effective_n_jobs(n_jobs), 1
 
 
 def _equal_lengths(sparse, low, pilot: Array) -> tuple[Array, Array]:

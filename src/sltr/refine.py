@@ -147,7 +147,7 @@ def low_rank_refits(
                 if isinstance(structure, _Tucker):
                     structure, fitted = _core_step(data, structure, penalty)
             yield Refit(rank, ridge, fitted, structure)
-            if level == GROW_FROM:
+            if level == min(GROW_FROM, len(ridges) - 1):
                 stem, stem_fitted = structure, fitted
         if rank < largest_rank:
             structure = stem.grown(pilot_of(data.centred(y) - stem_fitted))

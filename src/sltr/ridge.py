@@ -318,8 +318,8 @@ class CGRidge:
     def loo(self, epsilons: Array) -> Array:
         """Refuse: leave-one-out needs a factorisation."""
         msg = (
-            "epsilon='loo' was given with the matrix-free pilot; it needs a "
-            "factorisation. Give epsilon as a number."
+            "'loo' was given for the penalty of a pilot found by conjugate gradients; "
+            "it needs a factorisation. Give epsilon (or epsilons) as numbers."
         )
         raise ValueError(msg)
 

@@ -2,6 +2,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from sltr.models.path import SLTRPath, sltr_path
 from sltr.models.sltr import SLTRRegressor
@@ -125,9 +126,10 @@ def test_radius_one_is_zero_and_predicts_the_mean(rng):
 
 def test_a_budget_that_runs_out_is_told(rng):
     X, y = planted(rng, (6, 5, 4), 20)
-    path = sltr_path(
-        X, y, lambdas_sparse=[0.3], lambdas_low=[0.2], tol=1e-9, max_iter=2
-    )
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        path = sltr_path(
+            X, y, lambdas_sparse=[0.3], lambdas_low=[0.2], tol=1e-9, max_iter=2
+        )
     assert not np.any(path.converged)
     assert np.all(path.gap > 1e-9)
 

@@ -49,9 +49,13 @@ def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
     """Return a grid given as numbers, or as "paper"."""
     if isinstance(values, str):
         if values != "paper":
-            msg = f"{name}={values!r} was given; expected numbers or 'paper'."
+            names = "'loo' or 'paper'" if name == "epsilons" else "'paper'"
+            msg = f"{name}={values!r} was given; expected numbers or {names}."
             raise ValueError(msg)
         values = paper
+    if not isinstance(values, Iterable):
+        msg = f"{name}={values!r} was given; expected a sequence: write [{values!r}]."
+        raise ValueError(msg)
     found = [check_nonnegative(value, name) for value in values]
     if not found:
         msg = f"{name}={values!r} was given; expected at least one number."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -14,7 +14,13 @@ from sklearn.model_selection import KFold
 from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.design import combine
 from sltr.estimate import Settings, absolute_radii, estimate_path
-from sltr.models.candidates import Candidate, check_refinements
+from sltr.models.candidates import (
+    SUPPORT_RIDGES,
+    Candidate,
+    check_refinements,
+    largest_rank,
+    refined,
+)
 from sltr.models.choosing import choose
 from sltr.models.tuning import (
     Fold,
@@ -23,6 +29,7 @@ from sltr.models.tuning import (
     low_rank_fits,
     sparse_fits,
 )
+from sltr.refine import RIDGES
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.validation import Samples, check_nonnegative
 
@@ -62,14 +69,18 @@ class SubsetFit:
 
 
 def solver_settings(model: Any) -> Settings:
-    """Return the solver's settings from an estimator's parameters."""
+    """Return the solver's settings from an estimator's parameters.
+
+    `n_jobs` means threads over modes here; where it means processes over folds,
+    these work without further threads.
+    """
     return Settings(
         coupling=model.coupling,
         weights=model.weights,
         solver=model.solver,
         tol=model.tol,
         max_iter=model.max_iter,
-        n_jobs=model.n_jobs,
+        n_jobs=None if hasattr(model, "cv") else model.n_jobs,
     )
 
 
@@ -84,7 +95,10 @@ def fitting_task(model: Any, samples: Samples, Y: Array) -> Task:
 
 def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> float:
     """Return a given penalty, or the one of least leave-one-out error."""
-    if epsilon != "loo":
+    if isinstance(epsilon, str) and epsilon != "loo":
+        msg = f"epsilon={epsilon!r} was given; expected a number or 'loo'."
+        raise ValueError(msg)
+    if not isinstance(epsilon, str):
         return check_nonnegative(epsilon, "epsilon")
     scale = system.mean_eigenvalue()
     if not scale > 0:  # all samples are equal: every penalty gives zero
@@ -108,7 +122,7 @@ def choose_refit(task: Task, base: Candidate, refine: Any) -> tuple[Candidate, A
     if refine is None:
         return base, None
     if isinstance(refine, tuple | list):
-        return _given_refit(base, refine), None
+        return _given_refit(base, refine, task.samples.shape), None
     [kind] = check_refinements(refine)
     n_samples = task.samples.weight.shape[0]
     splitter = KFold(min(INNER_FOLDS, n_samples))
@@ -127,15 +141,19 @@ def choose_refit(task: Task, base: Candidate, refine: Any) -> tuple[Candidate, A
     return choice.candidate, choice.scale
 
 
-def _given_refit(base: Candidate, refine: Any) -> Candidate:
-    kind, *rest = tuple(refine)
-    if kind == "sparse" and len(rest) == 1:
-        return replace(base, refine=kind, ridge=rest[0])
-    if kind in ("tucker", "cp") and len(rest) == 2:
-        return replace(base, refine=kind, rank=int(rest[0]), ridge=float(rest[1]))
+def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candidate:
+    """Return the candidate a tuple asks for, which must be one that is tuned over."""
+    kind, *rest = tuple(refine) or (None,)
+    if kind in ("tucker", "cp", "sparse"):
+        known = refined(kind, base, shape)
+        given = [c for c in known if tuple(rest) in ((c.rank, c.ridge), (c.ridge,))]
+        if given:
+            return given[0]
+    ranks = {k: largest_rank(k, shape) for k in ("tucker", "cp")}
     msg = (
-        f"refine={refine!r} was given; expected ('tucker' or 'cp', rank, ridge) or "
-        "('sparse', ridge)."
+        f"refine={refine!r} was given; expected ('tucker', rank up to "
+        f"{ranks['tucker']}, ridge), ('cp', rank up to {ranks['cp']}, ridge) with a "
+        f"ridge of {RIDGES}, or ('sparse', ridge) with one of {SUPPORT_RIDGES}."
     )
     raise ValueError(msg)
 
@@ -197,11 +215,10 @@ def _refined(
             for s in range(subsets.shape[0])
         ]
         return xp.reshape(xp.stack(rows, axis=0), coef.shape)
-    for refit in low_rank_fits(task, subsets, candidate, candidate.refine):
-        if (refit.rank, refit.ridge) == (candidate.rank, candidate.ridge):
-            return xp.reshape(refit.coef(), coef.shape)
-    msg = f"refine={candidate!r} was given; expected one of its own ranks and ridges."
-    raise ValueError(msg)
+    fits = low_rank_fits(task, subsets, candidate, candidate.refine)
+    wanted = (candidate.rank, candidate.ridge)
+    refit = next(refit for refit in fits if (refit.rank, refit.ridge) == wanted)
+    return xp.reshape(refit.coef(), coef.shape)
 
 
 def intercepts(
@@ -237,12 +254,17 @@ def unchanged_on_failure(fit: Fit) -> Fit:
     return guarded  # type: ignore[return-value]
 
 
-def warn_unless_converged(converged: Any, gap: Any, tol: float) -> None:
-    """Warn, with the gap reached, when the budget of iterations ran out."""
+def warn_unless_converged(
+    converged: Any, gap: Any, tol: float, *, stacklevel: int = 5
+) -> None:
+    """Warn, with the gap reached, when the budget of iterations ran out.
+
+    The default `stacklevel` points at the caller of an estimator's `fit`.
+    """
     if not converged:
         warnings.warn(
             f"SLTR stopped at a relative duality gap of {float(gap):.1e}; tol={tol:g} "
             "was asked for. Increase max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=5,  # the caller of fit
+            stacklevel=stacklevel,
         )

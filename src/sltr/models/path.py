@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sltr._array import Array, array_namespace, as_array
+from sltr._array import (
+    Array,
+    array_namespace,
+    as_array,
+    explained_memory,
+    fitting_threads,
+    to_numpy,
+)
 from sltr.estimate import Estimate, absolute_radii, estimate_path
 from sltr.models.candidates import LAMBDAS
-from sltr.models.fitting import all_of, fitting_task, intercepts
+from sltr.models.fitting import all_of, fitting_task, intercepts, warn_unless_converged
 from sltr.models.sltr_cv import SLTRRegressorCV, grid_epsilons, grid_pairs
 from sltr.models.tuning import Task
 from sltr.validation import check_samples
@@ -108,9 +115,12 @@ def sltr_path(
     )
     pairs = grid_pairs(model)
     samples = check_samples(model, X, y, sample_weight)
-    task = fitting_task(model, samples, samples.y[:, None])
-    penalties = grid_epsilons(model, task)
-    found = _estimates(task, penalties, pairs)
+    with explained_memory(), fitting_threads(samples.X):
+        task = fitting_task(model, samples, samples.y[:, None])
+        penalties = grid_epsilons(model, task)
+        found = _estimates(task, penalties, pairs)
+    converged, gap = to_numpy(found.converged), to_numpy(found.gap)
+    warn_unless_converged(converged.all(), gap.max(), tol, stacklevel=3)
     coef = found.coef[None, ...]  # one subset, candidates as if they were responses
     everyone = all_of(samples)
     offset = intercepts(coef, samples, task.Y, everyone, task.fit_intercept)

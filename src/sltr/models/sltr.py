@@ -82,8 +82,9 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         Bound on the relative duality gap.
     max_iter : int
         Budget of iterations for each problem.
-    n_jobs : int, optional
-        Threads over modes.
+    n_jobs : int or pair of ints, optional
+        Threads over modes; the second of a pair counts threads over the proximal
+        steps inside a mode ("ppxa" only).
 
     Attributes
     ----------
@@ -93,7 +94,8 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     epsilon_ : float
         The penalty used.
     dual_gap_ : float
-        Largest relative duality gap over the modes' problems.
+        Largest relative duality gap over the modes' problems: of the estimate, before
+        a refinement, of which it says nothing.
     n_iter_ : int
         Largest number of iterations over the modes' problems; 0 for a closed form.
     ranks_ : tuple of int

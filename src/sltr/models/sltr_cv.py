@@ -65,7 +65,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         Radii, all pairs of which are tried. "paper": its seven absolute ones, for
         `radius="absolute"`.
     refine : sequence of None, "scale", "tucker", "cp" and "sparse"
-        Refinements to try; None, the paper's own answer, can always win.
+        Refinements to try; with None among them the paper's own answer can win.
     cv : int, splitter or iterable
         As in scikit-learn.
     scoring : str or callable, optional
@@ -73,8 +73,10 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     rule : {"best", "1se"}
         "1se": the candidate of fewest free parameters within one standard error
         of the best.
-    radius, coupling, weights, solver, fit_intercept, feature_shape, tol, max_iter
+    radius, coupling, weights, solver, fit_intercept, feature_shape, max_iter
         As for `SLTRRegressor`.
+    tol : float
+        Bound on the relative duality gap; 1e-3 suffices to choose by.
     n_jobs : int, optional
         Processes over folds and kinds of refits.
     progress : callable, optional
@@ -85,6 +87,8 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     coef_, intercept_, pilot_, dual_gap_, n_iter_, ranks_, shape_in_, n_features_in_
         As for `SLTRRegressor`, of the best candidate fitted on all samples.
     epsilon_, lambda_sparse_, lambda_low_ : float
+        Of a low-rank refit: those its start was made with; of "sparse": its penalty,
+        its threshold and 0.
     refine_ : str or None
     refine_rank_ : int
     refine_ridge_ : float or None
@@ -187,7 +191,8 @@ weights, solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, progress
 
     Attributes
     ----------
-    classes_, coef_, intercept_, pilot_, sigmoids_, ranks_
+    classes_, coef_, intercept_, pilot_, sigmoids_, ranks_, dual_gap_, n_iter_, \
+shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_rank_, refine_ridge_, \
 best_index_, best_score_, cv_results_

@@ -1,4 +1,6 @@
-"""Whole grids on an accelerator: two large batches for all pilots at once.
+"""Whole grids as two large batches, for all pilots at once.
+
+For accelerators, and for small problems on a CPU, which gain by sharing calls.
 
 The structure is that of `sltr.solvers.chain`: closed forms, then one problem
 for each pilot and spectral radius, then the band where both constraints bind.

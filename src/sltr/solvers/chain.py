@@ -1,4 +1,4 @@
-"""Whole grids on a CPU: a chain of single problems with warm starts.
+"""Whole grids of large problems on a CPU: a chain of single problems with warm starts.
 
 Most of a grid needs no solve of its own (`Problem.is_closed_form`). For the
 rest, the problem is solved once per spectral radius without a box that binds;
