@@ -146,9 +146,11 @@ def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candid
     kind, *rest = tuple(refine) or (None,)
     if kind in ("tucker", "cp", "sparse"):
         known = refined(kind, base, shape)
-        given = [c for c in known if tuple(rest) in ((c.rank, c.ridge), (c.ridge,))]
-        if given:
-            return given[0]
+        settings = [
+            (c.ridge,) if kind == "sparse" else (c.rank, c.ridge) for c in known
+        ]
+        if tuple(rest) in settings:
+            return known[settings.index(tuple(rest))]
     ranks = {k: largest_rank(k, shape) for k in ("tucker", "cp")}
     msg = (
         f"refine={refine!r} was given; expected ('tucker', rank up to "
