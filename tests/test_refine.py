@@ -4,12 +4,10 @@ from sklearn.linear_model import Lasso
 
 from sltr.prox import soft_threshold
 from sltr.refine import (
-    _CP,
     RIDGES,
     _core_step,
     _Data,
     _mode_step,
-    _Tucker,
     feature_variance,
     iterate_pilot,
     low_rank_refits,
@@ -17,6 +15,7 @@ from sltr.refine import (
     unfoldings,
 )
 from sltr.ridge import CGRidge, ridge_system
+from sltr.solvers.components import CPComponents, TuckerComponents
 
 SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
 
@@ -100,7 +99,7 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
     variance = feature_variance(X.reshape(30, -1), weight, intercept)
     penalty = 0.1 * variance * weight.sum()
     data = _Data(unfoldings(X), y[None], weight, intercept)
-    structure = _Tucker.start(rng.normal(size=(1, *shape)))
+    structure = TuckerComponents.start(rng.normal(size=(1, *shape)))
     if second_size(shape) > 1:
         structure = structure.grown(rng.normal(size=(1, *shape)))
 
@@ -235,7 +234,7 @@ def test_cp_shrinks_entries_that_are_zero_more_than_tucker(rng):
 
 
 def test_a_vanished_cp_term_keeps_its_direction():
-    structure = _CP.start(np.ones((1, 3, 2)))
+    structure = CPComponents.start(np.ones((1, 3, 2)))
     after = structure.replaced(0, np.zeros((1, 3, 1)))
     np.testing.assert_array_equal(after.factors[0], structure.factors[0])
     assert np.all(after.coef() == 0.0)

@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sltr._array import Array, array_namespace, device, eigh
+from sltr._array import Array, array_namespace, device
 from sltr.design import combine, inner
 from sltr.prox import soft_threshold
+from sltr.solvers.components import CPComponents, TuckerComponents
 from sltr.tensor import fold, unfold
 
 __all__ = [
@@ -40,8 +41,6 @@ RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01)
 FIRST_SWEEPS, SWEEPS = 6, 4
 # The ridge (its place in RIDGES) whose answer the next rank grows from.
 GROW_FROM = 2
-# How far an entry of a CP factor may be shrunk against its column's mean.
-REWEIGHT_FLOOR = 0.1
 # Thresholded steps on the residual; a refinement, not a minimisation.
 RESIDUAL_STEPS = 30
 
@@ -53,7 +52,7 @@ class Refit:
     rank: int
     ridge: float
     fitted: Array  # (B, n), centred: without the intercept
-    structure: _Tucker | _CP
+    structure: TuckerComponents | CPComponents
 
     def coef(self) -> Array:
         """Return the refitted coefficients, shape (B, p1, …, pM)."""
@@ -137,14 +136,14 @@ def low_rank_refits(
     xp = array_namespace(start)
     total = xp.sum(weight, axis=1)
     data = _Data(matrices, y, weight, fit_intercept)
-    structure: _Tucker | _CP = _STARTS[kind](start)
+    structure: TuckerComponents | CPComponents = _STARTS[kind](start)
     for rank in range(1, largest_rank + 1):
         for level, ridge in enumerate(ridges):
             penalty = ridge * variance * total
             for _ in range(SWEEPS if level else FIRST_SWEEPS):
                 for mode in range(len(matrices)):
                     structure, fitted = _mode_step(data, structure, mode, penalty)
-                if isinstance(structure, _Tucker):
+                if isinstance(structure, TuckerComponents):
                     structure, fitted = _core_step(data, structure, penalty)
             yield Refit(rank, ridge, fitted, structure)
             if level == min(GROW_FROM, len(ridges) - 1):
@@ -171,8 +170,8 @@ class _Data:
 
 
 def _mode_step(
-    data: _Data, structure: _Tucker | _CP, mode: int, penalty: Array
-) -> tuple[_Tucker | _CP, Array]:
+    data: _Data, structure: TuckerComponents | CPComponents, mode: int, penalty: Array
+) -> tuple[TuckerComponents | CPComponents, Array]:
     """Solve for one mode's block given all others; return it and fitted values."""
     xp = array_namespace(data.y)
     design = _projected(data, structure.loadings(mode), mode)  # (B, n, p, r)
@@ -182,8 +181,8 @@ def _mode_step(
 
 
 def _core_step(
-    data: _Data, structure: _Tucker, penalty: Array
-) -> tuple[_Tucker, Array]:
+    data: _Data, structure: TuckerComponents, penalty: Array
+) -> tuple[TuckerComponents, Array]:
     """Solve for the core given all factors; return it and fitted values."""
     xp = array_namespace(data.y)
     last = len(structure.factors) - 1
@@ -238,189 +237,10 @@ def _weighted_ridge(design: Array, y: Array, weight: Array, penalty: Array) -> A
     return (xp.matrix_transpose(scaled) @ dual)[:, :, 0]
 
 
-@dataclass(frozen=True, eq=False)
-class _Tucker:
-    """W = core ×₁ U_1 … ×_M U_M with orthonormal factors, a batch of them."""
-
-    factors: list[Array]  # (B, p_m, r_m)
-    core: Array  # (B, r_1, …, r_M)
-
-    @staticmethod
-    def start(coef: Array) -> _Tucker:
-        """Take the leading rank-one term of each coefficient."""
-        vectors, size = _leading_term(coef)
-        core = size[(slice(None), *([None] * (coef.ndim - 1)))]
-        return _Tucker([vector[:, :, None] for vector in vectors], core)
-
-    def grown(self, extra: Array) -> _Tucker:
-        """Return a start of one rank more: the leading term of `extra` joins in."""
-        xp = array_namespace(self.core)
-        vectors, size = _leading_term(extra)
-        factors = []
-        for factor, vector in zip(self.factors, vectors, strict=True):
-            wide = xp.concat([factor, vector[:, :, None]], axis=2)
-            room = wide.shape[1] >= wide.shape[2]
-            factors.append(xp.linalg.qr(wide)[0] if room else factor)
-        term = size[(slice(None), *([None] * (extra.ndim - 1)))] * _outer(vectors)
-        core = self.coef() + term
-        for mode, factor in enumerate(factors):
-            core = _batched_product(core, xp.matrix_transpose(factor), mode)
-        return _Tucker(factors, core)
-
-    @property
-    def scales(self) -> list[Array]:
-        """Prior variances of the blocks' entries: all equal."""
-        xp = array_namespace(self.core)
-        return [xp.ones_like(factor) for factor in self.factors]
-
-    def _row_space(self, mode: int) -> Array:
-        xp = array_namespace(self.core)
-        return xp.linalg.qr(xp.matrix_transpose(unfold(self.core, mode)))[0]
-
-    def loadings(self, mode: int) -> Array:
-        """Return L (B, P / p_m, r_m), orthonormal columns, with W_(m) = B·Lᵀ."""
-        rows = self._row_space(mode)  # (B, Π r_k, r_m)
-        others = [factor for k, factor in enumerate(self.factors) if k != mode]
-        xp = array_namespace(rows)
-        ranks = [factor.shape[2] for factor in others]
-        loadings = xp.reshape(rows, (rows.shape[0], *ranks, rows.shape[2]))
-        for k, factor in enumerate(others):
-            loadings = _batched_product(loadings, factor, k)
-        return xp.reshape(loadings, (rows.shape[0], -1, rows.shape[2]))
-
-    def replaced(self, mode: int, block: Array) -> _Tucker:
-        """Return the structure with W_(m) = block·Lᵀ, orthonormal again."""
-        xp = array_namespace(block)
-        factor, size = xp.linalg.qr(block)
-        matrix = size @ xp.matrix_transpose(self._row_space(mode))
-        factors = [*self.factors[:mode], factor, *self.factors[mode + 1 :]]
-        return _Tucker(factors, fold(matrix, mode, tuple(self.core.shape[1:])))
-
-    def coef(self) -> Array:
-        """Return the full tensors, (B, p1, …, pM)."""
-        coef = self.core
-        for mode, factor in enumerate(self.factors):
-            coef = _batched_product(coef, factor, mode)
-        return coef
-
-
-@dataclass(frozen=True, eq=False)
-class _CP:
-    """W = Σ_r size_r · u_r¹ ∘ … ∘ u_r^M with unit vectors, a batch of them."""
-
-    factors: list[Array]  # (B, p_m, R), unit columns
-    sizes: Array  # (B, R)
-    scales: list[Array]  # (B, p_m, R), prior variances of the entries, mean 1
-
-    @staticmethod
-    def start(coef: Array) -> _CP:
-        """Take the leading rank-one term of each coefficient."""
-        xp = array_namespace(coef)
-        vectors, size = _leading_term(coef)
-        factors = [vector[:, :, None] for vector in vectors]
-        return _CP(factors, size[:, None], [xp.ones_like(f) for f in factors])
-
-    def grown(self, extra: Array) -> _CP:
-        """Return a start of one term more: the leading one of `extra`."""
-        xp = array_namespace(self.sizes)
-        vectors, size = _leading_term(extra)
-        new = [vector[:, :, None] for vector in vectors]
-        factors = [
-            xp.concat([factor, column], axis=2)
-            for factor, column in zip(self.factors, new, strict=True)
-        ]
-        scales = [
-            xp.concat([scale, xp.ones_like(column)], axis=2)
-            for scale, column in zip(self.scales, new, strict=True)
-        ]
-        return _CP(factors, xp.concat([self.sizes, size[:, None]], axis=1), scales)
-
-    def loadings(self, mode: int) -> Array:
-        """Return L (B, P / p_m, R), unit columns, with W_(m) = B·Lᵀ."""
-        xp = array_namespace(self.sizes)
-        loadings = xp.ones_like(self.sizes)[:, None, :]
-        for k, factor in enumerate(self.factors):
-            if k != mode:
-                loadings = loadings[:, :, None, :] * factor[:, None, :, :]
-                loadings = xp.reshape(
-                    loadings, (loadings.shape[0], -1, loadings.shape[3])
-                )
-        return loadings
-
-    def replaced(self, mode: int, block: Array) -> _CP:
-        """Return the structure with W_(m) = block·Lᵀ, and reweigh its entries."""
-        xp = array_namespace(block)
-        energy = block**2
-        mean = xp.mean(energy, axis=1, keepdims=True)
-        share = xp.where(mean > 0, energy / xp.where(mean > 0, mean, 1.0), 1.0)
-        scale = (share + REWEIGHT_FLOOR) / (1.0 + REWEIGHT_FLOOR)
-        sizes = xp.sqrt(xp.sum(energy, axis=1))
-        unit = block / xp.where(sizes > 0, sizes, 1.0)[:, None, :]
-        # A term that vanished keeps its direction: it may come back in another mode.
-        unit = xp.where(sizes[:, None, :] > 0, unit, self.factors[mode])
-        return replace(
-            self,
-            factors=[*self.factors[:mode], unit, *self.factors[mode + 1 :]],
-            scales=[*self.scales[:mode], scale, *self.scales[mode + 1 :]],
-            sizes=sizes,
-        )
-
-    def coef(self) -> Array:
-        """Return the full tensors, (B, p1, …, pM)."""
-        xp = array_namespace(self.sizes)
-        block = self.factors[0] * self.sizes[:, None, :]
-        matrix = block @ xp.matrix_transpose(self.loadings(0))
-        shape = tuple(factor.shape[1] for factor in self.factors)
-        return fold(matrix, 0, shape)
-
-
-_STARTS: dict[str, Callable[..., _Tucker | _CP]] = {
-    "tucker": _Tucker.start,
-    "cp": _CP.start,
+_STARTS: dict[str, Callable[..., TuckerComponents | CPComponents]] = {
+    "tucker": TuckerComponents.start,
+    "cp": CPComponents.start,
 }
-
-
-def _batched_product(tensor: Array, matrices: Array, mode: int) -> Array:
-    """Multiply each tensor of a batch by its own matrix (B, J, p) along a mode."""
-    xp = array_namespace(tensor)
-    product = xp.matmul(matrices, unfold(tensor, mode))
-    shape = (*tensor.shape[1 : mode + 1], matrices.shape[1], *tensor.shape[mode + 2 :])
-    return fold(product, mode, shape)
-
-
-def _outer(vectors: list[Array]) -> Array:
-    """Return the outer products of a batch of vectors, (B, p1, …, pM)."""
-    tensor = vectors[0]
-    for vector in vectors[1:]:
-        places = (slice(None), *([None] * (tensor.ndim - 1)), slice(None))
-        tensor = tensor[..., None] * vector[places]
-    return tensor
-
-
-def _leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
-    """Return unit vectors (B, p_m) and size (B,) of a best rank-one term.
-
-    Higher-order power iterations from the leading singular vectors.
-    """
-    xp = array_namespace(tensor)
-    n_modes = tensor.ndim - 1
-    vectors = []
-    for mode in range(n_modes):
-        matrix = unfold(tensor, mode)
-        vectors.append(eigh(matrix @ xp.matrix_transpose(matrix))[1][:, :, -1])
-    for _ in range(n_iter):
-        for mode in range(n_modes):
-            others = [vectors[k] for k in range(n_modes) if k != mode]
-            matrix = unfold(tensor, mode)
-            if others:
-                weights = xp.reshape(_outer(others), (tensor.shape[0], -1))
-            else:
-                weights = xp.ones_like(matrix[:, 0, :])
-            vector = (matrix @ weights[:, :, None])[:, :, 0]
-            size = xp.sqrt(xp.sum(vector**2, axis=1))
-            unit = vector / xp.where(size > 0, size, 1.0)[:, None]
-            vectors[mode] = xp.where(size[:, None] > 0, unit, vectors[mode])
-    return vectors, size
 
 
 def iterate_pilot(

@@ -1,0 +1,199 @@
+"""Low-rank coefficients in factored form, a batch of them: Tucker and CP.
+
+In mode m a coefficient is W_(m) = B·Lᵀ with loadings L made of the other modes.
+A structure gives these loadings, takes a new block B back, and grows by the
+leading rank-one term of another tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sltr._array import Array, array_namespace, eigh
+from sltr.tensor import fold, unfold
+
+__all__ = ["CPComponents", "TuckerComponents"]
+
+# How far an entry of a CP factor may be shrunk against its column's mean.
+REWEIGHT_FLOOR = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class TuckerComponents:
+    """W = core ×₁ U_1 … ×_M U_M with orthonormal factors, a batch of them."""
+
+    factors: list[Array]  # (B, p_m, r_m)
+    core: Array  # (B, r_1, …, r_M)
+
+    @staticmethod
+    def start(coef: Array) -> TuckerComponents:
+        """Take the leading rank-one term of each coefficient."""
+        vectors, size = _leading_term(coef)
+        core = size[(slice(None), *([None] * (coef.ndim - 1)))]
+        return TuckerComponents([vector[:, :, None] for vector in vectors], core)
+
+    def grown(self, extra: Array) -> TuckerComponents:
+        """Return a start of one rank more: the leading term of `extra` joins in."""
+        xp = array_namespace(self.core)
+        vectors, size = _leading_term(extra)
+        factors = []
+        for factor, vector in zip(self.factors, vectors, strict=True):
+            wide = xp.concat([factor, vector[:, :, None]], axis=2)
+            room = wide.shape[1] >= wide.shape[2]
+            factors.append(xp.linalg.qr(wide)[0] if room else factor)
+        term = size[(slice(None), *([None] * (extra.ndim - 1)))] * _outer(vectors)
+        core = self.coef() + term
+        for mode, factor in enumerate(factors):
+            core = _batched_product(core, xp.matrix_transpose(factor), mode)
+        return TuckerComponents(factors, core)
+
+    @property
+    def scales(self) -> list[Array]:
+        """Prior variances of the blocks' entries: all equal."""
+        xp = array_namespace(self.core)
+        return [xp.ones_like(factor) for factor in self.factors]
+
+    def _row_space(self, mode: int) -> Array:
+        xp = array_namespace(self.core)
+        return xp.linalg.qr(xp.matrix_transpose(unfold(self.core, mode)))[0]
+
+    def loadings(self, mode: int) -> Array:
+        """Return L (B, P / p_m, r_m), orthonormal columns, with W_(m) = B·Lᵀ."""
+        rows = self._row_space(mode)  # (B, Π r_k, r_m)
+        others = [factor for k, factor in enumerate(self.factors) if k != mode]
+        xp = array_namespace(rows)
+        ranks = [factor.shape[2] for factor in others]
+        loadings = xp.reshape(rows, (rows.shape[0], *ranks, rows.shape[2]))
+        for k, factor in enumerate(others):
+            loadings = _batched_product(loadings, factor, k)
+        return xp.reshape(loadings, (rows.shape[0], -1, rows.shape[2]))
+
+    def replaced(self, mode: int, block: Array) -> TuckerComponents:
+        """Return the structure with W_(m) = block·Lᵀ, orthonormal again."""
+        xp = array_namespace(block)
+        factor, size = xp.linalg.qr(block)
+        matrix = size @ xp.matrix_transpose(self._row_space(mode))
+        factors = [*self.factors[:mode], factor, *self.factors[mode + 1 :]]
+        return TuckerComponents(factors, fold(matrix, mode, tuple(self.core.shape[1:])))
+
+    def coef(self) -> Array:
+        """Return the full tensors, (B, p1, …, pM)."""
+        coef = self.core
+        for mode, factor in enumerate(self.factors):
+            coef = _batched_product(coef, factor, mode)
+        return coef
+
+
+@dataclass(frozen=True, eq=False)
+class CPComponents:
+    """W = Σ_r size_r · u_r¹ ∘ … ∘ u_r^M with unit vectors, a batch of them."""
+
+    factors: list[Array]  # (B, p_m, R), unit columns
+    sizes: Array  # (B, R)
+    scales: list[Array]  # (B, p_m, R), prior variances of the entries, mean 1
+
+    @staticmethod
+    def start(coef: Array) -> CPComponents:
+        """Take the leading rank-one term of each coefficient."""
+        xp = array_namespace(coef)
+        vectors, size = _leading_term(coef)
+        factors = [vector[:, :, None] for vector in vectors]
+        return CPComponents(factors, size[:, None], [xp.ones_like(f) for f in factors])
+
+    def grown(self, extra: Array) -> CPComponents:
+        """Return a start of one term more: the leading one of `extra`."""
+        xp = array_namespace(self.sizes)
+        vectors, size = _leading_term(extra)
+        new = [vector[:, :, None] for vector in vectors]
+        factors = [
+            xp.concat([factor, column], axis=2)
+            for factor, column in zip(self.factors, new, strict=True)
+        ]
+        scales = [
+            xp.concat([scale, xp.ones_like(column)], axis=2)
+            for scale, column in zip(self.scales, new, strict=True)
+        ]
+        return CPComponents(
+            factors, xp.concat([self.sizes, size[:, None]], axis=1), scales
+        )
+
+    def loadings(self, mode: int) -> Array:
+        """Return L (B, P / p_m, R), unit columns, with W_(m) = B·Lᵀ."""
+        xp = array_namespace(self.sizes)
+        loadings = xp.ones_like(self.sizes)[:, None, :]
+        for k, factor in enumerate(self.factors):
+            if k != mode:
+                loadings = loadings[:, :, None, :] * factor[:, None, :, :]
+                loadings = xp.reshape(
+                    loadings, (loadings.shape[0], -1, loadings.shape[3])
+                )
+        return loadings
+
+    def replaced(self, mode: int, block: Array) -> CPComponents:
+        """Return the structure with W_(m) = block·Lᵀ, and reweigh its entries."""
+        xp = array_namespace(block)
+        energy = block**2
+        mean = xp.mean(energy, axis=1, keepdims=True)
+        share = xp.where(mean > 0, energy / xp.where(mean > 0, mean, 1.0), 1.0)
+        scale = (share + REWEIGHT_FLOOR) / (1.0 + REWEIGHT_FLOOR)
+        sizes = xp.sqrt(xp.sum(energy, axis=1))
+        unit = block / xp.where(sizes > 0, sizes, 1.0)[:, None, :]
+        # A term that vanished keeps its direction: it may come back in another mode.
+        unit = xp.where(sizes[:, None, :] > 0, unit, self.factors[mode])
+        return replace(
+            self,
+            factors=[*self.factors[:mode], unit, *self.factors[mode + 1 :]],
+            scales=[*self.scales[:mode], scale, *self.scales[mode + 1 :]],
+            sizes=sizes,
+        )
+
+    def coef(self) -> Array:
+        """Return the full tensors, (B, p1, …, pM)."""
+        xp = array_namespace(self.sizes)
+        block = self.factors[0] * self.sizes[:, None, :]
+        matrix = block @ xp.matrix_transpose(self.loadings(0))
+        shape = tuple(factor.shape[1] for factor in self.factors)
+        return fold(matrix, 0, shape)
+
+
+def _batched_product(tensor: Array, matrices: Array, mode: int) -> Array:
+    """Multiply each tensor of a batch by its own matrix (B, J, p) along a mode."""
+    xp = array_namespace(tensor)
+    product = xp.matmul(matrices, unfold(tensor, mode))
+    shape = (*tensor.shape[1 : mode + 1], matrices.shape[1], *tensor.shape[mode + 2 :])
+    return fold(product, mode, shape)
+
+
+def _outer(vectors: list[Array]) -> Array:
+    """Return the outer products of a batch of vectors, (B, p1, …, pM)."""
+    tensor = vectors[0]
+    for vector in vectors[1:]:
+        places = (slice(None), *([None] * (tensor.ndim - 1)), slice(None))
+        tensor = tensor[..., None] * vector[places]
+    return tensor
+
+
+def _leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
+    """Return unit vectors (B, p_m) and size (B,) of a best rank-one term.
+
+    Higher-order power iterations from the leading singular vectors.
+    """
+    xp = array_namespace(tensor)
+    n_modes = tensor.ndim - 1
+    vectors = []
+    for mode in range(n_modes):
+        matrix = unfold(tensor, mode)
+        vectors.append(eigh(matrix @ xp.matrix_transpose(matrix))[1][:, :, -1])
+    for _ in range(n_iter):
+        for mode in range(n_modes):
+            others = [vectors[k] for k in range(n_modes) if k != mode]
+            matrix = unfold(tensor, mode)
+            if others:
+                weights = xp.reshape(_outer(others), (tensor.shape[0], -1))
+            else:
+                weights = xp.ones_like(matrix[:, 0, :])
+            vector = (matrix @ weights[:, :, None])[:, :, 0]
+            size = xp.sqrt(xp.sum(vector**2, axis=1))
+            unit = vector / xp.where(size > 0, size, 1.0)[:, None]
+            vectors[mode] = xp.where(size[:, None] > 0, unit, vectors[mode])
+    return vectors, size
