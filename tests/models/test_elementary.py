@@ -3,14 +3,8 @@ import pytest
 from oracles import ridge_by_normal_equations, soft
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.model_selection import cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sltr.models.elementary import ElemRidge, TensorRidge
-
-
-@parametrize_with_checks([ElemRidge(), TensorRidge()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(params=[(12, 3, 4, 2), (60, 3, 2, 2)], ids=["wide", "tall"])

@@ -17,20 +17,9 @@ from sltr.models.elementary import ElemRidge, TensorRidge
 from sltr.models.sltr import SLTRClassifier, SLTRRegressor
 from sltr.tensor import numerical_ranks
 
-EXPECTED_FAILURES = {
-    "SLTRClassifier": {
-        "check_sample_weight_equivalence_on_dense_data": "probabilities come from "
-        "out-of-fold scores; folds are folds of rows, which repetition changes",
-    },
-}
 
-
-@parametrize_with_checks(
-    [SLTRRegressor(), SLTRClassifier(), SLTRRegressor(coupling="joint")],
-    expected_failed_checks=lambda model: EXPECTED_FAILURES.get(
-        type(model).__name__, {}
-    ),
-)
+# The default settings are checked with all other estimators.
+@parametrize_with_checks([SLTRRegressor(coupling="joint")])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
