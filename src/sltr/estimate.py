@@ -33,7 +33,7 @@ from sltr.solvers.batch import batch
 from sltr.solvers.chain import chains, runs_of_close_pilots
 from sltr.solvers.ppxa import solve_by_ppxa
 from sltr.solvers.problem import Problem, spread_over
-from sltr.solvers.result import Result, joined
+from sltr.solvers.result import Result, exact, joined
 from sltr.tensor import fold, unfold
 
 __all__ = ["Estimate", "Settings", "absolute_radii", "estimate", "estimate_path"]
@@ -348,15 +348,12 @@ def _one_by_one(
     run_terms: Callable,
 ) -> Iterator[Result]:
     """Solve every candidate by itself, without the grid's structure."""
-    xp = array_namespace(candidates.pilot)
     for chunk in chunks:
         found = []
         for g in chunk:
             problem = candidates.candidate(g).with_effective_box()
             if float(problem.sparse_radius[0]) == 0.0:  # no room: the pilot itself
-                gap = xp.astype(0.0 * problem.sparse_radius, xp.float64)
-                n_iter = xp.astype(gap, xp.int64)
-                found.append(Result(problem.pilot, n_iter, gap, gap == 0.0))
+                found.append(exact(problem.pilot, problem.sparse_radius))
             else:
                 result = solve_by_ppxa(
                     problem, tol=settings.tol, max_iter=settings.max_iter, run=run_terms

@@ -16,7 +16,7 @@ from sltr._array import Array, array_namespace, device, to_python
 from sltr.prox import clip_entries
 from sltr.solvers.admm import Start, admm, cold_start
 from sltr.solvers.problem import Problem, spread_over
-from sltr.solvers.result import Result, joined
+from sltr.solvers.result import Result, exact, joined
 
 __all__ = ["batch"]
 
@@ -50,7 +50,7 @@ def batch(
 
 def _solve(problem: Problem, owners: list[int], tol: float, max_iter: int) -> Result:
     xp = array_namespace(problem.pilot)
-    answers = [_thresholded(problem)]
+    answers = [exact(problem.thresholded(), problem.sparse_radius)]
     row_of = list(range(problem.size))  # each problem's row among all answers
     closed = to_python(problem.is_closed_form())
     places = [g for g in row_of if not closed[g]]
@@ -88,20 +88,15 @@ def _without_box(free: Problem, tol: float, max_iter: int) -> tuple[Result, Star
     """Solve all but the closed forms: no relative gap can certify a zero answer."""
     closed = to_python(free.is_closed_form())
     rest = [g for g in range(free.size) if not closed[g]]
+    known = exact(free.thresholded(), free.sparse_radius)
     if not rest:
-        return _thresholded(free), cold_start(free)
+        return known, cold_start(free)
     found, ends = admm(free.take(_indices(rest, free)), tol=tol, max_iter=max_iter)
     if len(rest) == free.size:
         return found, ends
     places = {g: free.size + i for i, g in enumerate(rest)}
     rows = _indices([places.get(g, g) for g in range(free.size)], free)
-    return _rows([_thresholded(free), found], rows), cold_start(free).join(ends, rows)
-
-
-def _thresholded(problem: Problem) -> Result:
-    xp = array_namespace(problem.pilot)
-    gap = xp.astype(0.0 * problem.sparse_radius, xp.float64)
-    return Result(problem.thresholded(), xp.astype(gap, xp.int64), gap, gap == 0.0)
+    return _rows([known, found], rows), cold_start(free).join(ends, rows)
 
 
 def _gathered(candidates: Problem, places: list[int], owners: list[int]) -> Problem:

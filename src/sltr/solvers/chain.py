@@ -16,7 +16,7 @@ from sltr._array import Array, array_namespace, spectral_norm, to_python
 from sltr.prox import clip_entries
 from sltr.solvers.admm import Start, admm
 from sltr.solvers.problem import Problem, is_within, spread_over
-from sltr.solvers.result import Result, joined
+from sltr.solvers.result import Result, exact, joined
 from sltr.tensor import unfold
 
 __all__ = ["chain", "chains", "runs_of_close_pilots"]
@@ -120,7 +120,7 @@ def _walk(
     for g in order:
         problem = candidates.candidate(g)
         if closed[g]:
-            yield _exactly(problem)
+            yield exact(problem.thresholded(), problem.sparse_radius)
             continue
         if base is None or not base.serves(problem):
             near = _carried(before.bases, g, before.pilot, pilot)
@@ -167,7 +167,7 @@ def _base(
 ) -> _Base:
     xp = array_namespace(problem.pilot)
     free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
-    answer, end = _exactly(free), None
+    answer, end = exact(free.thresholded(), free.sparse_radius), None
     # A ball that holds zero gives zero, which no relative gap can certify.
     if not bool(free.is_closed_form()[0]):
         if start is None and last is not None and last.end is not None:
@@ -191,12 +191,6 @@ def _closed_forms(candidates: Problem) -> list[bool]:
         either = largest <= a or bool(absorbs)
         found.append(a == 0.0 or (either and bool(xp.all(fits))))
     return found
-
-
-def _exactly(problem: Problem) -> Result:
-    xp = array_namespace(problem.pilot)
-    gap = xp.astype(0.0 * problem.sparse_radius, xp.float64)
-    return Result(problem.thresholded(), xp.astype(gap, xp.int64), gap, gap == 0.0)
 
 
 def _boxed(x: Array, problem: Problem) -> Array:
