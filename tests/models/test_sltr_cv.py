@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.models import candidates
 from sltr.models.candidates import REFINEMENTS, SUPPORT_RIDGES, largest_rank
 from sltr.models.fitting import fitting_task
+from sltr.models.folds import Fold
 from sltr.models.sltr import SLTRClassifier, SLTRRegressor
 from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.models.tuning import (
     START_LOW,
     START_SPARSE,
     THRESHOLDS,
-    Fold,
     held_out_predictions,
 )
 from sltr.refine import RIDGES

@@ -11,10 +11,11 @@ from sklearn.metrics import get_scorer
 
 from sltr._array import to_numpy
 from sltr.models.candidates import Candidate
+from sltr.models.folds import Fold, Task
 from sltr.models.heldout import KnownClassifier, KnownRegressor
 from sltr.models.labels import class_numbers
 from sltr.models.selection import AT_ONCE, best_index, fold_scores
-from sltr.models.tuning import Fold, HeldOut, Task, scale_factors
+from sltr.models.tuning import HeldOut, scale_factors
 
 __all__ = ["Choice", "check_choosing", "choose"]
 

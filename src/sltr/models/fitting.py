@@ -22,13 +22,9 @@ from sltr.models.candidates import (
     refined,
 )
 from sltr.models.choosing import choose
-from sltr.models.tuning import (
-    Fold,
-    Task,
-    held_out_predictions,
-    low_rank_fits,
-    sparse_fits,
-)
+from sltr.models.folds import Fold, Task
+from sltr.models.refits import low_rank_fits, sparse_fits
+from sltr.models.tuning import held_out_predictions
 from sltr.refine import RIDGES
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.validation import Samples, check_nonnegative

@@ -17,8 +17,8 @@ from sltr._array import (
 from sltr.estimate import Estimate, absolute_radii, estimate_path
 from sltr.models.candidates import LAMBDAS
 from sltr.models.fitting import all_of, fitting_task, intercepts, warn_unless_converged
+from sltr.models.folds import Task
 from sltr.models.sltr_cv import SLTRRegressorCV, grid_epsilons, grid_pairs
-from sltr.models.tuning import Task
 from sltr.validation import check_samples
 
 __all__ = ["SLTRPath", "sltr_path"]

@@ -30,6 +30,7 @@ from sltr.models.fitting import (
     unchanged_on_failure,
     warn_unless_converged,
 )
+from sltr.models.folds import Fold, Task
 from sltr.models.labels import (
     fit_sigmoids,
     label_indicators,
@@ -40,7 +41,7 @@ from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.notebook import diagram_with_coef
 from sltr.models.selection import cv_table, kept_splits
 from sltr.models.sltr import class_log_odds, set_class_fit
-from sltr.models.tuning import Fold, Task, held_out_predictions
+from sltr.models.tuning import held_out_predictions
 from sltr.tensor import numerical_ranks
 from sltr.validation import check_samples
 

@@ -23,79 +23,19 @@ from sltr._array import (
     singular_values,
     to_numpy,
 )
-from sltr.design import combine, inner
-from sltr.estimate import Settings, absolute_radii, estimate_path
-from sltr.models.candidates import Candidate, largest_rank, refined
-from sltr.refine import (
-    Refit,
-    feature_variance,
-    iterate_pilot,
-    low_rank_refits,
-    refit_on_support,
-    unfoldings,
-)
-from sltr.ridge import RidgeSystem
+from sltr.estimate import absolute_radii, estimate_path
+from sltr.models.candidates import Candidate, refined
+from sltr.models.folds import Fold, Task
+from sltr.models.refits import low_rank_fits, sparse_fits
 from sltr.tensor import flatten, unfold
-from sltr.validation import Samples
 
-__all__ = [
-    "Fold",
-    "HeldOut",
-    "Task",
-    "held_out_predictions",
-    "low_rank_fits",
-    "sparse_fits",
-]
+__all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 
 # Where low-rank refits start: fractions that denoise the pilot but keep its terms.
 START_SPARSE, START_LOW = 0.3, 0.5
 # Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
 # iterate many at once, and the best one varies more than the radii do.
 THRESHOLDS = (0.7, 0.5, 0.36, 0.26, 0.18, 0.13)
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What all fits share: samples, responses, the prepared ridge system."""
-
-    samples: Samples
-    Y: Array  # (n, K)
-    system: RidgeSystem
-    fit_intercept: bool
-    radius: str
-    settings: Settings
-
-
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """A subset to train on and rows to predict; means of the training part."""
-
-    subset: Array  # (n,) bool
-    rows: np.ndarray
-    x_mean: Array  # (P,)
-    y_mean: np.ndarray  # (K,)
-
-    @staticmethod
-    def of(task: Task, train: np.ndarray, test: np.ndarray) -> Fold:
-        """Prepare a fold from its rows."""
-        samples = task.samples
-        xp = array_namespace(samples.X)
-        inside = np.zeros(samples.weight.shape[0], dtype=bool)
-        inside[train] = True
-        subset = as_array(inside, samples.X, dtype=xp.bool)
-        weight = xp.where(subset, samples.weight, 0.0)
-        share = (weight / xp.sum(weight))[None, :]
-        if not task.fit_intercept:
-            share = 0.0 * share
-        x_mean = combine(share, samples.flat)[0, ...]
-        return Fold(subset, np.asarray(test), x_mean, to_numpy(share @ task.Y)[0])
-
-    def centred_predictions(self, task: Task, coef: Array) -> np.ndarray:
-        """Return ⟨coef, x − mean⟩ for the fold's rows: (n_rows, k), coef (k, P)."""
-        xp = array_namespace(coef)
-        rows = as_array(self.rows, coef, dtype=xp.int64)
-        X = xp.take(task.samples.flat, rows, axis=0)
-        return to_numpy(inner(X, coef) - inner(self.x_mean[None, :], coef))
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,89 +283,3 @@ def _free_parameters(coef: Array) -> Array:
         kept = (values > 1e-3 * largest) & (values > 0)
         rows = rows + size * xp.sum(xp.astype(kept, coef.dtype), axis=1)
     return xp.reshape(xp.minimum(free, rows / prod(shape)), coef.shape[:2])
-
-
-def low_rank_fits(
-    task: Task, subsets: Array, start: Candidate, kind: str
-) -> Iterator[Refit]:
-    """Refit on several subsets; items of a batch are subsets × responses."""
-    xp = array_namespace(task.Y)
-    samples = task.samples
-    n_subsets, n_responses = subsets.shape[0], task.Y.shape[1]
-    penalty = as_array([start.epsilon], samples.X)
-    pilots = task.system.coefs(subsets, penalty)[:, 0, ...]
-    flat = xp.reshape(pilots, (-1, *samples.shape))
-    sparse, low = (
-        as_array([value], flat) for value in (start.lambda_sparse, start.lambda_low)
-    )
-    radii = absolute_radii(flat, sparse, low, task.radius)
-    [(_, found)] = estimate_path(flat, *radii, task.settings)
-    first = found.coef[:, 0, ...]
-    # A start that vanished has no components: the pilot's own take its place.
-    size = xp.max(xp.abs(first), axis=tuple(range(1, first.ndim)), keepdims=True)
-    first = xp.where(size > 0, first, flat)
-
-    weight = xp.where(subsets, samples.weight, 0.0)
-    variance = feature_variance(samples.flat, weight, task.fit_intercept)
-    each = [s for s in range(n_subsets) for _ in range(n_responses)]
-    items = as_array(each, samples.X, dtype=xp.int64)
-    resolvents = [
-        task.system.resolvent(subsets[s, :], max(start.epsilon, 1e-12))
-        for s in range(n_subsets)
-    ]
-
-    def pilot_of(residuals: Array) -> Array:
-        rows = [resolvents[s](residuals[i, :][:, None]) for i, s in enumerate(each)]
-        return xp.reshape(xp.concat(rows, axis=0), first.shape)
-
-    yield from low_rank_refits(
-        unfoldings(samples.X),
-        xp.concat([xp.matrix_transpose(task.Y)] * n_subsets, axis=0),
-        xp.take(weight, items, axis=0),
-        first,
-        pilot_of,
-        kind=kind,
-        largest_rank=largest_rank(kind, samples.shape),
-        variance=xp.take(variance, items, axis=0),
-        fit_intercept=task.fit_intercept,
-    )
-
-
-def sparse_fits(
-    task: Task, subset: Array, wanted: Sequence[Sequence[Candidate]]
-) -> list[list[Array]]:
-    """Return coefficients (K, P) for candidates grouped by their threshold.
-
-    All share one penalty; a group's candidates differ in the ridge on the support.
-    """
-    xp = array_namespace(task.Y)
-    samples = task.samples
-    epsilon = max(wanted[0][0].epsilon, 1e-12)
-    resolvent = task.system.resolvent(subset, epsilon)
-    weight = xp.where(subset, samples.weight, 0.0)
-    variance = float(
-        feature_variance(samples.flat, weight[None, :], task.fit_intercept)[0]
-    )
-    sparse = as_array([group[0].lambda_sparse for group in wanted], samples.X)
-    columns: list[list[list[Array]]] = [[[] for _ in group] for group in wanted]
-    for k in range(task.Y.shape[1]):
-        y = task.Y[:, k]
-        thresholds = sparse
-        if task.radius == "relative":
-            thresholds = sparse * xp.max(xp.abs(resolvent(y[:, None])))
-        found = iterate_pilot(resolvent, samples.flat, y, thresholds)
-        for g, group in enumerate(wanted):
-            for i, candidate in enumerate(group):
-                coef = found[g, :]
-                if candidate.ridge is not None:
-                    coef = refit_on_support(
-                        samples.flat,
-                        y,
-                        weight,
-                        coef,
-                        candidate.ridge,
-                        variance=variance,
-                        fit_intercept=task.fit_intercept,
-                    )
-                columns[g][i].append(coef)
-    return [[xp.stack(rows, axis=0) for rows in group] for group in columns]
