@@ -5,15 +5,16 @@ from sklearn.linear_model import Lasso
 from sltr.prox import soft_threshold
 from sltr.refine import (
     RIDGES,
-    _core_step,
-    _Data,
-    _mode_step,
+    Subsets,
+    Sweeps,
     feature_variance,
+    grown_refits,
     iterate_pilot,
-    low_rank_refits,
     refit_on_support,
+    seeded_refits,
     unfoldings,
 )
+from sltr.refine.low_rank import _core_step, _mode_step
 from sltr.ridge import CGRidge, ridge_system
 from sltr.solvers.components import CPComponents, TuckerComponents
 
@@ -43,7 +44,17 @@ def second_size(shape):
     return sorted(shape)[-2] if len(shape) > 1 else 1
 
 
-def refits(X, y, weight, *, kind="tucker", rank=2, intercept=True, epsilon=1.0, **how):
+def refits(
+    X,
+    y,
+    weight,
+    *,
+    kind="tucker",
+    rank=2,
+    intercept=True,
+    ridges=RIDGES,
+    seeded=False,
+):
     """Run the sweeps on a batch of weights, started from the pilots."""
     n, shape = X.shape[0], X.shape[1:]
     flat = X.reshape(n, -1)
@@ -51,7 +62,7 @@ def refits(X, y, weight, *, kind="tucker", rank=2, intercept=True, epsilon=1.0, 
     def resolvent(w):
         positive = np.where(w > 0, w, 1.0)
         system = ridge_system(flat, y[:, None], positive, fit_intercept=intercept)
-        return system.resolvent(w > 0, epsilon)
+        return system.resolvent(w > 0, 1.0)
 
     resolvents = [resolvent(w) for w in weight]
     start = np.stack([r(y[:, None])[0].reshape(shape) for r in resolvents])
@@ -60,20 +71,16 @@ def refits(X, y, weight, *, kind="tucker", rank=2, intercept=True, epsilon=1.0, 
         rows = zip(resolvents, residuals, strict=True)
         return np.stack([r(v[:, None])[0].reshape(shape) for r, v in rows])
 
-    return list(
-        low_rank_refits(
-            unfoldings(X),
-            np.stack([y] * len(weight)),
-            weight,
-            start,
-            pilot_of,
-            kind=kind,
-            largest_rank=min(rank, second_size(shape)),
-            variance=feature_variance(flat, weight, intercept),
-            fit_intercept=intercept,
-            **how,
-        )
+    problem = Sweeps(
+        unfoldings(X),
+        Subsets(np.stack([y] * len(weight)), weight, intercept),
+        feature_variance(flat, weight, intercept),
+        ridges,
     )
+    how = {"kind": kind, "largest_rank": min(rank, second_size(shape))}
+    if seeded:
+        return list(seeded_refits(problem, start, **how))
+    return list(grown_refits(problem, start, pilot_of, **how))
 
 
 def centred_samples(X, y, w, intercept=True):
@@ -98,7 +105,7 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
     weight = rng.uniform(0.2, 2.0, size=(1, 30))
     variance = feature_variance(X.reshape(30, -1), weight, intercept)
     penalty = 0.1 * variance * weight.sum()
-    data = _Data(unfoldings(X), y[None], weight, intercept)
+    data = Sweeps(unfoldings(X), Subsets(y[None], weight, intercept), variance)
     structure = TuckerComponents.start(rng.normal(size=(1, *shape)))
     if second_size(shape) > 1:
         structure = structure.grown(rng.normal(size=(1, *shape)))
@@ -119,12 +126,13 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
 
 
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
+@pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_fitted_values_are_products_with_the_coefficient(rng, kind, shape):
+def test_fitted_values_are_products_with_the_coefficient(rng, kind, seeded, shape):
     X, y, _ = planted(rng, shape, 25, rank=2, noise=0.3)
     weight = rng.uniform(0.5, 2.0, size=(2, 25))
     weight[1, :6] = 0.0
-    for refit in refits(X, y, weight, kind=kind, rank=2):
+    for refit in refits(X, y, weight, kind=kind, rank=2, seeded=seeded):
         coef = refit.coef()
         assert coef.shape == (2, *shape)
         for item in range(2):
@@ -135,9 +143,10 @@ def test_fitted_values_are_products_with_the_coefficient(rng, kind, shape):
 
 
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
-def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind):
+@pytest.mark.parametrize("seeded", [False, True])
+def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind, seeded):
     X, y, _ = planted(rng, (5, 4, 3), 40, rank=3, noise=0.3)
-    found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3)
+    found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3, seeded=seeded)
     asked = [(rank, ridge) for rank in (1, 2, 3) for ridge in RIDGES]
     assert [(refit.rank, refit.ridge) for refit in found] == asked
     for refit in found:
@@ -228,7 +237,7 @@ def test_cp_shrinks_entries_that_are_zero_more_than_tucker(rng):
     y = X.reshape(90, -1) @ coef.ravel() + 0.5 * rng.normal(size=90)
     off = {}
     for kind in ("tucker", "cp"):
-        found = refits(X, y, np.ones((1, 90)), kind=kind, rank=1)[2].coef()[0]
+        found = refits(X, y, np.ones((1, 90)), kind=kind, rank=1)[1].coef()[0]
         off[kind] = np.abs(found[coef == 0]).mean() / np.abs(found).max()
     assert off["cp"] < 0.5 * off["tucker"]
 
@@ -256,17 +265,18 @@ def test_other_libraries_agree_with_numpy(rng, name, kind):
             product = residuals @ convert(flat)
             return xp.reshape(product, (2, 4, 3, 2))
 
-        found = low_rank_refits(
+        problem = Sweeps(
             unfoldings(convert(X)),
-            convert(np.stack([y, y])),
-            convert(weight),
-            convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2)),
-            pilot_of if convert is np.asarray else strict_pilot_of,
-            kind=kind,
-            largest_rank=2,
-            variance=feature_variance(convert(flat), convert(weight), True),
-            fit_intercept=True,
+            Subsets(convert(np.stack([y, y])), convert(weight), True),
+            feature_variance(convert(flat), convert(weight), True),
         )
+        start = convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2))
+        pilots = pilot_of if convert is np.asarray else strict_pilot_of
+        how = {"kind": kind, "largest_rank": 2}
+        found = [
+            *grown_refits(problem, start, pilots, **how),
+            *seeded_refits(problem, start, **how),
+        ]
         return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in found]
 
     for ours, theirs in zip(run(np.asarray), run(xp.asarray), strict=True):

@@ -27,7 +27,7 @@ from sltr.models.tuning import (
     THRESHOLDS,
     held_out_predictions,
 )
-from sltr.refine import RIDGES
+from sltr.refine import RIDGES, STEPS
 from sltr.validation import check_samples
 
 # The package's `estimate` is the function; this is its module.
@@ -84,11 +84,7 @@ def held_out(model, X, y, weight, pairs_of_rows, epsilons, pairs, refinements):
 def assert_same_as_alone(table, X, y, weight, folds, settings, atol):
     """Compare every candidate and fold with a fit of its own."""
     for candidate, values in table.items():
-        refine = candidate.refine
-        if refine in ("tucker", "cp"):
-            refine = (refine, candidate.rank, candidate.ridge)
-        elif refine == "sparse":
-            refine = (refine, candidate.ridge)
+        refine = candidate.refine and (candidate.refine, *candidate.settings)
         model = SLTRRegressor(
             candidate.epsilon,
             candidate.lambda_sparse,
@@ -141,7 +137,7 @@ def test_every_setting_reaches_the_folds(rng, settings):
     assert_same_as_alone(table, X, y, None, folds, settings, ATOL * y.std())
 
 
-@pytest.mark.parametrize("kind", ["tucker", "cp", "sparse"])
+@pytest.mark.parametrize("kind", ["reweight", "tucker", "cp", "sparse"])
 @pytest.mark.parametrize("shape", SHAPES[:3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_every_refit_and_fold_equals_a_fit_alone(
@@ -153,15 +149,23 @@ def test_every_refit_and_fold_equals_a_fit_alone(
     settings = {"fit_intercept": fit_intercept, **TIGHT}
     model = SLTRRegressorCV(**settings)
     epsilons = [0.5, 5.0, 50.0]
+    if len(shape) == 1 and kind == "reweight":
+        with pytest.raises(ValueError, match="two modes"):
+            held_out(model, X, y, weight, folds, epsilons, [(0.1, 0.1)], [kind])
+        return
     table = held_out(model, X, y, weight, folds, epsilons, [(0.1, 0.1)], [kind])
     if kind == "sparse":
         assert len(table) == 3 * len(THRESHOLDS) * len(SUPPORT_RIDGES)
         table = {c: v for c, v in table.items() if c.epsilon == 5.0}
     else:
-        assert len(table) == largest_rank(kind, shape) * len(RIDGES)
+        expected = len(STEPS)
+        if kind != "reweight":
+            n_starts = 1 if len(shape) == 1 else 2
+            expected = n_starts * largest_rank(kind, shape) * len(RIDGES)
+        assert len(table) == expected
         start = {(c.epsilon, c.lambda_sparse, c.lambda_low) for c in table}
         assert start == {(5.0, START_SPARSE, START_LOW)}
-        table = {c: v for c, v in table.items() if c.ridge in RIDGES[1::2]}
+        table = {c: v for c, v in table.items() if c.ridge in (None, RIDGES[1])}
     assert_same_as_alone(table, X, y, weight, folds, settings, ATOL * y.std())
 
 
@@ -171,7 +175,7 @@ def test_the_winner_is_that_of_a_grid_search(rng, shape):
     folds = list(KFold(3, shuffle=True, random_state=0).split(X))
     epsilons, fractions = (1.0, 10.0), (0.1, 0.3, 0.6)
     model = SLTRRegressorCV(
-        epsilons, fractions, fractions, refine=(None,), cv=folds, **TIGHT
+        epsilons, fractions, fractions, refine=(None,), cv=folds, rule="best", **TIGHT
     ).fit(X, y)
     grid = {
         "epsilon": epsilons,
@@ -298,7 +302,7 @@ def test_one_standard_error_prefers_the_simpler_model(rng):
         "refine": None,
         "tol": 1e-5,
     }
-    best = SLTRRegressorCV(**settings).fit(X, y)
+    best = SLTRRegressorCV(**settings, rule="best").fit(X, y)
     simple = SLTRRegressorCV(**settings, rule="1se").fit(X, y)
     scores = np.stack([best.cv_results_[f"split{f}_test_score"] for f in range(5)])
     mean = scores.mean(axis=0)
@@ -315,7 +319,7 @@ def test_one_standard_error_prefers_the_simpler_model(rng):
 def test_the_papers_grid_by_name(rng):
     X, y = planted(rng, (4, 3), 30)
     model = SLTRRegressorCV(
-        "paper", "paper", "paper", radius="absolute", refine=None, cv=2
+        "paper", "paper", "paper", radius="absolute", refine=None, cv=2, rule="best"
     ).fit(X, y)
     table = model.cv_results_
     assert len(table["params"]) == 147
@@ -351,16 +355,11 @@ def test_only_refinements_asked_for_are_tried(rng, refine):
     assert model.refine_ in asked
 
 
-@pytest.mark.parametrize("refine", ["tucker", "cp", "sparse", None])
+@pytest.mark.parametrize("refine", ["reweight", "tucker", "cp", "sparse", None])
 def test_the_winner_is_the_plain_estimator_with_its_settings(rng, refine):
     X, y = planted(rng, n=40)
-    model = SLTRRegressorCV(**SMALL, refine=refine, **TIGHT).fit(X, y)
-    asked = {
-        None: None,
-        "sparse": ("sparse", model.refine_ridge_),
-        "tucker": ("tucker", model.refine_rank_, model.refine_ridge_),
-        "cp": ("cp", model.refine_rank_, model.refine_ridge_),
-    }[refine]
+    model = SLTRRegressorCV(**SMALL, refine=refine, rule="best", **TIGHT).fit(X, y)
+    asked = refine and (refine, *model.refine_settings_)
     alone = SLTRRegressor(
         model.epsilon_,
         model.lambda_sparse_,
@@ -371,6 +370,73 @@ def test_the_winner_is_the_plain_estimator_with_its_settings(rng, refine):
     np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-9)
     assert model.intercept_ == pytest.approx(alone.intercept_)
     assert model.ranks_ == alone.ranks_
+
+
+@pytest.mark.parametrize("refine", [None, (None, "scale", "reweight", "cp", "sparse")])
+def test_the_average_is_the_mean_of_close_candidates(rng, few_ranks, refine):
+    X, y = planted(rng, (5, 4, 3), 30, noise=2.0)
+    folds = list(KFold(3).split(X))
+    grid = {
+        "epsilons": (1.0, 10.0),
+        "lambdas_sparse": (0.0, 0.6),
+        "lambdas_low": (0.3,),
+    }
+    settings = {**grid, "refine": refine, "cv": folds, **TIGHT}
+    model = SLTRRegressorCV(**settings).fit(X, y)
+    best = SLTRRegressorCV(**settings, rule="best").fit(X, y)
+    assert model.weights_.sum() == pytest.approx(1.0)
+    assert model.weights_[model.best_index_] > 0
+    assert np.flatnonzero(best.weights_).tolist() == [best.best_index_]
+    assert np.count_nonzero(model.weights_) > 1
+    # Held-out errors and coefficients again, by fits of each candidate alone.
+    errors, coefs, kinds = [], [], []
+    for params in model.cv_results_["params"]:
+        kind = params["refine"]
+        own = {
+            None: None,
+            "scale": None,
+            "reweight": ("reweight", params.get("steps")),
+            "cp": ("cp", params.get("rank"), params.get("ridge"), params.get("start")),
+            "sparse": (
+                "sparse",
+                None if np.isnan(params.get("ridge", np.nan)) else params["ridge"],
+            ),
+        }[kind]
+        radii = (params["epsilon"], params["lambda_sparse"], params["lambda_low"])
+        alone = SLTRRegressor(*radii, refine=own, **TIGHT)
+        parts = []
+        for train, test in folds:
+            fit = clone(alone).fit(X[train], y[train])
+            mean = y[train].mean()
+            parts.append((fit.predict(X[test]) - mean, y[test] - mean))
+        factors = [1.0] * 4
+        if kind == "scale":
+            for f in range(4):
+                p, t = (
+                    np.concatenate([part[i] for g, part in enumerate(parts) if g != f])
+                    for i in (0, 1)
+                )
+                factors[f] = max(p @ t / (p @ p), 0.0)
+        errors.append(
+            np.concatenate(
+                [(f * p - t) ** 2 for f, (p, t) in zip(factors, parts, strict=False)]
+            )
+        )
+        coefs.append(factors[3] * alone.fit(X, y).coef_)
+        kinds.append(kind)
+    excess = np.array(errors) - errors[model.best_index_]
+    close = excess.mean(axis=1) <= excess.std(axis=1) / np.sqrt(30)
+    np.testing.assert_array_equal(model.weights_ > 0, close)
+    votes = [kind for kind, near in zip(kinds, close, strict=True) if near]
+    shares = [
+        near / (len(set(votes)) * max(votes.count(kind), 1))
+        for kind, near in zip(kinds, close, strict=True)
+    ]
+    np.testing.assert_allclose(model.weights_, shares)
+    expected = np.tensordot(shares, np.array(coefs), axes=1)
+    np.testing.assert_allclose(
+        model.coef_, expected, atol=1e-3 * np.abs(expected).max()
+    )
 
 
 def test_scale_multiplies_the_plain_coefficient(rng):
@@ -440,7 +506,8 @@ def test_results_have_scikit_learns_keys(rng):
     X, y = planted(rng, n=30)
     model = SLTRRegressorCV(**SMALL).fit(X, y)
     table = model.cv_results_
-    names = ["epsilon", "lambda_sparse", "lambda_low", "refine", "rank", "ridge"]
+    names = ["epsilon", "lambda_sparse", "lambda_low", "refine"]
+    names += ["rank", "ridge", "steps", "start"]
     expected = {f"param_{name}" for name in names} | {
         "params",
         "mean_test_score",
@@ -566,7 +633,7 @@ def test_binary_roc_auc_is_computed_at_once_as_scikit_learn_does(rng):
 
 def test_a_tuned_classifier_predicts_like_the_plain_one(rng):
     X, y = labelled(rng)
-    model = SLTRClassifierCV(**SMALL, refine=None).fit(X, y)
+    model = SLTRClassifierCV(**SMALL, refine=None, rule="best").fit(X, y)
     alone = SLTRClassifier(
         model.epsilon_, model.lambda_sparse_, model.lambda_low_, tol=1e-3
     ).fit(X, y)

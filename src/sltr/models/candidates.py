@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import nan
 from typing import Any
 
-from sltr.refine import RIDGES
+from sltr.refine import RIDGES, STEPS
 from sltr.validation import check_nonnegative
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "PAPER_EPSILONS",
     "PAPER_LAMBDAS",
     "REFINEMENTS",
+    "STARTS",
     "Candidate",
     "candidate_columns",
     "check_refinements",
@@ -24,10 +26,12 @@ __all__ = [
 ]
 
 # Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
-LAMBDAS = (0.0, 0.1, 0.3, 0.5, 0.7, 1.0)
+LAMBDAS = (0.0, 0.3, 0.7, 1.0)
 PAPER_LAMBDAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 PAPER_EPSILONS = (0.1, 0.2, 0.3)
-REFINEMENTS = (None, "scale", "tucker", "cp", "sparse")
+REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
+# What a low-rank refit starts from: SLTR's estimate, or this one reweighted.
+STARTS = ("estimate", "reweight")
 LARGEST_RANK = {"tucker": 3, "cp": 4}
 # Ridges on the support; None leaves the iterated pilot as it is.
 SUPPORT_RIDGES = (None, 0.03, 0.3)
@@ -35,7 +39,7 @@ SUPPORT_RIDGES = (None, 0.03, 0.3)
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting; `rank` and `ridge` belong to refits."""
+    """One setting; what follows `refine` belongs to refits."""
 
     epsilon: float
     lambda_sparse: float
@@ -43,6 +47,19 @@ class Candidate:
     refine: str | None = None
     rank: int = 0
     ridge: float | None = None
+    steps: int = 0
+    start: str | None = None
+
+    @property
+    def settings(self) -> tuple:
+        """The refinement's own settings, as `refine=(kind, …)` takes them."""
+        if self.refine == "sparse":
+            return (self.ridge,)
+        if self.refine == "reweight":
+            return (self.steps,)
+        if self.refine in (None, "scale"):
+            return ()
+        return (self.rank, self.ridge, self.start)
 
 
 def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
@@ -87,20 +104,30 @@ def largest_rank(kind: str, shape: tuple[int, ...]) -> int:
 
 def refined(kind: str, base: Candidate, shape: tuple[int, ...]) -> list[Candidate]:
     """Return the refits of one kind that start from a setting."""
-    common = (base.epsilon, base.lambda_sparse, base.lambda_low, kind)
+    common = replace(base, refine=kind)
     if kind == "scale":
-        return [Candidate(*common)]
+        return [common]
     if kind == "sparse":
-        return [Candidate(*common, 0, ridge) for ridge in SUPPORT_RIDGES]
+        return [replace(common, ridge=ridge) for ridge in SUPPORT_RIDGES]
+    if kind == "reweight":
+        # A vector has no modes to weigh against each other.
+        steps = STEPS if len(shape) > 1 else ()
+        return [replace(common, steps=step) for step in steps]
     ranks = range(1, largest_rank(kind, shape) + 1)
-    return [Candidate(*common, rank, ridge) for rank in ranks for ridge in RIDGES]
+    starts = STARTS if len(shape) > 1 else STARTS[:1]
+    return [
+        replace(common, rank=rank, ridge=ridge, start=start)
+        for start, rank, ridge in product(starts, ranks, RIDGES)
+    ]
 
 
 def candidate_columns(candidates: Sequence[Candidate]) -> dict[str, list]:
-    """Return the table's columns; rank and ridge only if there are refits."""
+    """Return the table's columns; those of refits only if there are some."""
     names = ["epsilon", "lambda_sparse", "lambda_low", "refine"]
-    if any(c.rank or c.ridge is not None for c in candidates):
-        names += ["rank", "ridge"]
+    blank = Candidate(0.0, 0.0, 0.0)
+    for name in ("rank", "ridge", "steps", "start"):
+        if any(getattr(c, name) != getattr(blank, name) for c in candidates):
+            names.append(name)
     columns = {name: [getattr(c, name) for c in candidates] for name in names}
     if "ridge" in columns:
         columns["ridge"] = [nan if r is None else r for r in columns["ridge"]]

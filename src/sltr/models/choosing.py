@@ -10,11 +10,17 @@ import numpy as np
 from sklearn.metrics import get_scorer
 
 from sltr._array import to_numpy
-from sltr.models.candidates import Candidate
+from sltr.models.answer import Member
 from sltr.models.folds import Fold, Task
 from sltr.models.heldout import KnownClassifier, KnownRegressor
 from sltr.models.labels import class_numbers
-from sltr.models.selection import AT_ONCE, best_index, fold_scores
+from sltr.models.selection import (
+    AT_ONCE,
+    best_index,
+    close_to,
+    fold_scores,
+    one_vote_each,
+)
 from sltr.models.tuning import HeldOut, scale_factors
 
 __all__ = ["Choice", "check_choosing", "choose"]
@@ -22,19 +28,19 @@ __all__ = ["Choice", "check_choosing", "choose"]
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The winner, its scale factors, and everyone's scores (F, C)."""
+    """The best candidate, the answer's members, and everyone's scores."""
 
     index: int
-    candidate: Candidate
-    scale: np.ndarray  # (K,), ones unless the winner is a scaled one
-    scores: np.ndarray
-    held_out: list[np.ndarray]  # the winner's predictions, by fold, (n_rows, K)
+    members: list[Member]  # the best one first
+    weights: np.ndarray  # (C,), shares in the answer
+    scores: np.ndarray  # (F, C)
+    held_out: list[np.ndarray]  # the answer's predictions, by fold, (n_rows, K)
 
 
 def check_choosing(scoring: Any, rule: Any) -> None:
     """Refuse unknown names before anything is fitted."""
-    if rule not in ("best", "1se"):
-        msg = f"rule={rule!r} was given; expected 'best' or '1se'."
+    if rule not in ("average", "best", "1se"):
+        msg = f"rule={rule!r} was given; expected 'average', 'best' or '1se'."
         raise ValueError(msg)
     if isinstance(scoring, str):
         get_scorer(scoring)
@@ -53,7 +59,7 @@ def choose(
     rule: str = "best",
     weighted: bool = False,
 ) -> Choice:
-    """Return the candidate of the best mean score over the folds.
+    """Return the candidate of the best mean score, or the mean of those close to it.
 
     Parameters
     ----------
@@ -61,14 +67,14 @@ def choose(
         None: R², of class indicators for a classifier, finer than accuracy.
     classes : array, optional
         The labels, for a classifier.
-    rule : {"best", "1se"}
+    rule : {"average", "best", "1se"}
     weighted : bool
         Whether scores take the samples' weights.
     """
     Y, weight = to_numpy(task.Y), to_numpy(task.samples.weight)
     targets = [Y[fold.rows] - fold.y_mean for fold in folds]
     weights = [weight[fold.rows] for fold in folds]
-    scores = np.empty((len(folds), len(held.candidates)))
+    scores, losses = [], []
     for f, fold in enumerate(folds):
         others = [g for g in range(len(folds)) if g != f] or [f]
         columns = []
@@ -79,21 +85,38 @@ def choose(
                     *([part[g] for g in others] for part in (values, targets, weights))
                 )
             columns.append(factor * values[f] + fold.y_mean)
-        scores[f] = _scores(
-            task,
-            fold,
-            np.stack(columns, axis=2),
-            scoring,
-            classes,
-            weights[f] if weighted else None,
-        )
-    index = best_index(scores, rule=rule, complexity=np.array(held.complexity))
-    winner, values = held.candidates[index], held.values[index]
-    scale = np.ones(Y.shape[1])
-    if winner.refine == "scale":
-        scale = scale_factors(values, targets, weights)
-    found = [scale * v + fold.y_mean for v, fold in zip(values, folds, strict=True)]
-    return Choice(index, winner, scale, scores, found)
+        predictions = np.stack(columns, axis=2)
+        own = weights[f] if weighted else None
+        scores.append(_scores(task, fold, predictions, scoring, classes, own))
+        losses.append(((predictions - Y[fold.rows][:, :, None]) ** 2).sum(axis=1))
+    table = np.array(scores)
+    index = best_index(
+        table,
+        rule="1se" if rule == "1se" else "best",
+        complexity=np.array(held.complexity),
+    )
+    shares = np.zeros(len(held.candidates))
+    shares[index] = 1.0
+    if rule == "average":
+        close = close_to(index, np.concatenate(losses), np.concatenate(weights))
+        shares = one_vote_each([c.refine for c in held.candidates], close)
+    order = [index, *(g for g in np.flatnonzero(shares).tolist() if g != index)]
+    members = []
+    found = [
+        np.zeros_like(target) + fold.y_mean
+        for target, fold in zip(targets, folds, strict=True)
+    ]
+    for g in order:
+        scale = None
+        if held.candidates[g].refine == "scale":
+            scale = scale_factors(held.values[g], targets, weights)
+        members.append(Member(held.candidates[g], float(shares[g]), scale))
+        share = shares[g] * (1.0 if scale is None else scale)
+        found = [
+            mean + share * values
+            for mean, values in zip(found, held.values[g], strict=True)
+        ]
+    return Choice(index, members, shares, table, found)
 
 
 def _scores(

@@ -7,7 +7,8 @@ from typing import Any
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from sltr._array import Array, array_namespace, as_array
-from sltr.models.fitting import all_of, choose_epsilon, intercepts
+from sltr.models.answer import all_of, intercepts
+from sltr.models.fitting import choose_epsilon
 from sltr.models.linear import predict_linear
 from sltr.prox import soft_threshold
 from sltr.ridge import ridge_system

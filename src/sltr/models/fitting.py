@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -12,9 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 from sltr._array import Array, array_namespace, as_array, to_python
-from sltr.design import combine
-from sltr.estimate import Settings, absolute_radii, estimate_path
+from sltr.estimate import Settings
+from sltr.models.answer import Member
 from sltr.models.candidates import (
+    STARTS,
     SUPPORT_RIDGES,
     Candidate,
     check_refinements,
@@ -23,21 +23,15 @@ from sltr.models.candidates import (
 )
 from sltr.models.choosing import choose
 from sltr.models.folds import Fold, Task
-from sltr.models.refits import low_rank_fits, sparse_fits
 from sltr.models.tuning import held_out_predictions
-from sltr.refine import RIDGES
+from sltr.refine import RIDGES, STEPS
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.validation import Samples, check_nonnegative
 
 __all__ = [
-    "SubsetFit",
-    "all_of",
     "choose_epsilon",
     "choose_refit",
-    "fit_subsets",
     "fitting_task",
-    "intercepts",
-    "left_out",
     "solver_settings",
     "unchanged_on_failure",
     "warn_unless_converged",
@@ -47,21 +41,6 @@ __all__ = [
 INNER_FOLDS = 5
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, eq=False)
-class SubsetFit:
-    """SLTR fitted on S subsets of the samples, for K responses each.
-
-    `coef` and `pilot` have shape (S, K, p1, …, pM), the rest (S, K).
-    """
-
-    coef: Array
-    intercept: Array
-    pilot: Array
-    gap: Array
-    n_iter: Array
-    converged: Array
 
 
 def solver_settings(model: Any) -> Settings:
@@ -110,15 +89,15 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     return candidates[best]
 
 
-def choose_refit(task: Task, base: Candidate, refine: Any) -> tuple[Candidate, Any]:
-    """Return the refined candidate and its scale factors (or None).
+def choose_refit(task: Task, base: Candidate, refine: Any) -> Member:
+    """Return the refined candidate, with its factors if it is scaled.
 
     What is not given is chosen by five folds of the task's samples.
     """
     if refine is None:
-        return base, None
+        return Member(base)
     if isinstance(refine, tuple | list):
-        return _given_refit(base, refine, task.samples.shape), None
+        return Member(_given_refit(base, refine, task.samples.shape))
     [kind] = check_refinements(refine)
     n_samples = task.samples.weight.shape[0]
     splitter = KFold(min(INNER_FOLDS, n_samples))
@@ -133,107 +112,26 @@ def choose_refit(task: Task, base: Candidate, refine: Any) -> tuple[Candidate, A
         [kind],
         start=base,
     )
-    choice = choose(task, folds, held, scoring=None)
-    return choice.candidate, choice.scale
+    return choose(task, folds, held, scoring=None).members[0]
 
 
 def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candidate:
     """Return the candidate a tuple asks for, which must be one that is tuned over."""
     kind, *rest = tuple(refine) or (None,)
-    if kind in ("tucker", "cp", "sparse"):
-        known = refined(kind, base, shape)
-        settings = [
-            (c.ridge,) if kind == "sparse" else (c.rank, c.ridge) for c in known
-        ]
-        if tuple(rest) in settings:
-            return known[settings.index(tuple(rest))]
+    if kind in ("tucker", "cp") and len(rest) == 2:
+        rest = [*rest, STARTS[0]]
+    if kind in ("reweight", "tucker", "cp", "sparse"):
+        for known in refined(kind, base, shape):
+            if known.settings == tuple(rest):
+                return known
     ranks = {k: largest_rank(k, shape) for k in ("tucker", "cp")}
     msg = (
         f"refine={refine!r} was given; expected ('tucker', rank up to "
         f"{ranks['tucker']}, ridge), ('cp', rank up to {ranks['cp']}, ridge) with a "
-        f"ridge of {RIDGES}, or ('sparse', ridge) with one of {SUPPORT_RIDGES}."
+        f"ridge of {RIDGES} and perhaps a start of {STARTS}, ('reweight', steps) with "
+        f"one of {STEPS}, or ('sparse', ridge) with one of {SUPPORT_RIDGES}."
     )
     raise ValueError(msg)
-
-
-def all_of(samples: Samples) -> Array:
-    """Return the subset of all samples, shape (1, n)."""
-    return (samples.weight > 0)[None, :]
-
-
-def left_out(samples: Samples, folds: list) -> Array:
-    """Return subsets that leave one fold's rows out each, shape (F, n)."""
-    xp = array_namespace(samples.weight)
-    rows = []
-    for test in folds:
-        held = set(int(i) for i in test)
-        rows.append([i not in held for i in range(samples.weight.shape[0])])
-    return as_array(rows, samples.weight, dtype=xp.bool)
-
-
-def fit_subsets(
-    task: Task, subsets: Array, candidate: Candidate, scale: Any = None
-) -> SubsetFit:
-    """Fit one candidate on several subsets, whose pilots share one preparation.
-
-    `scale` (K,) holds the factors of `refine="scale"`.
-    """
-    samples = task.samples
-    xp = array_namespace(samples.X)
-    penalty = as_array([candidate.epsilon], samples.X)
-    pilots = task.system.coefs(subsets, penalty)[:, 0, ...]
-    flat = xp.reshape(pilots, (-1, *samples.shape))
-    sparse = as_array([candidate.lambda_sparse], flat)
-    low = as_array([candidate.lambda_low], flat)
-    radii = absolute_radii(flat, sparse, low, task.radius)
-    [(_, found)] = estimate_path(flat, *radii, task.settings)
-    shape = (subsets.shape[0], task.Y.shape[1])
-    coef = xp.reshape(found.coef, (*shape, *samples.shape))
-    coef = _refined(task, subsets, candidate, coef, scale)
-    return SubsetFit(
-        coef,
-        intercepts(coef, samples, task.Y, subsets, task.fit_intercept),
-        xp.reshape(flat, coef.shape),
-        *(xp.reshape(v, shape) for v in (found.gap, found.n_iter, found.converged)),
-    )
-
-
-def _refined(
-    task: Task, subsets: Array, candidate: Candidate, coef: Array, scale: Any
-) -> Array:
-    xp = array_namespace(coef)
-    if candidate.refine is None:
-        return coef
-    if candidate.refine == "scale":
-        factors = as_array(scale, coef)
-        return coef * factors[(slice(None), *([None] * (coef.ndim - 2)))]
-    if candidate.refine == "sparse":
-        rows = [
-            sparse_fits(task, subsets[s, :], [[candidate]])[0][0]
-            for s in range(subsets.shape[0])
-        ]
-        return xp.reshape(xp.stack(rows, axis=0), coef.shape)
-    fits = low_rank_fits(task, subsets, candidate, candidate.refine)
-    wanted = (candidate.rank, candidate.ridge)
-    refit = next(refit for refit in fits if (refit.rank, refit.ridge) == wanted)
-    return xp.reshape(refit.coef(), coef.shape)
-
-
-def intercepts(
-    coef: Array, samples: Samples, Y: Array, subsets: Array, fit_intercept: bool
-) -> Array:
-    """Return weighted means of y − ⟨coef, x⟩ over each subset: (S, K).
-
-    `coef` has shape (S, K, p1, …, pM).
-    """
-    xp = array_namespace(coef)
-    if not fit_intercept:
-        return 0.0 * coef[(slice(None), slice(None), *([0] * (coef.ndim - 2)))]
-    weight = xp.where(subsets, samples.weight, 0.0)
-    share = weight / xp.sum(weight, axis=1, keepdims=True)
-    means = combine(share, samples.flat)  # (S, P)
-    rows = xp.reshape(coef, (*coef.shape[:2], -1))
-    return share @ Y - xp.sum(rows * means[:, None, :], axis=2)
 
 
 def unchanged_on_failure(fit: Fit) -> Fit:

@@ -15,8 +15,9 @@ from sltr._array import (
     to_numpy,
 )
 from sltr.estimate import Estimate, absolute_radii, estimate_path
+from sltr.models.answer import all_of, intercepts
 from sltr.models.candidates import LAMBDAS
-from sltr.models.fitting import all_of, fitting_task, intercepts, warn_unless_converged
+from sltr.models.fitting import fitting_task, warn_unless_converged
 from sltr.models.folds import Task
 from sltr.models.sltr_cv import SLTRRegressorCV, grid_epsilons, grid_pairs
 from sltr.validation import check_samples

@@ -217,6 +217,52 @@ def best_index(
     return int(min(close, key=lambda g: (complexity[g], -mean[g])))
 
 
+def close_to(best: int, losses: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Say which candidates held-out losses cannot tell from the best, shape (G,).
+
+    Those whose losses exceed its own, sample by sample, by no more in the mean than
+    one standard error of that mean.
+
+    Parameters
+    ----------
+    best : int
+    losses : array of shape (n, G)
+    weight : array of shape (n,)
+        A whole number counts as that many equal samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> losses = np.array([[1.0, 3.0, 0.0], [1.0, 3.1, 2.1], [1.0, 3.2, 1.0]])
+    >>> close_to(0, losses, np.ones(3)).tolist()
+    [True, False, True]
+    """
+    share = weight / weight.sum()
+    excess = losses - losses[:, [best]]
+    mean = share @ excess
+    count = np.maximum(weight, 1.0).sum()
+    error = np.sqrt(share @ (excess - mean) ** 2 / count)
+    return mean <= error
+
+
+def one_vote_each(kinds: Sequence, chosen: np.ndarray) -> np.ndarray:
+    """Return shares that sum to one: equal for kinds, and equal within a kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one_vote_each(["a", "a", "b", "b"], np.array([True, True, True, False]))
+    array([0.25, 0.25, 0.5 , 0.  ])
+    """
+    members: dict = {}
+    for place in np.flatnonzero(chosen).tolist():
+        members.setdefault(kinds[place], []).append(place)
+    shares = np.zeros(len(kinds))
+    for places in members.values():
+        shares[places] = 1.0 / (len(members) * len(places))
+    return shares
+
+
 def record_choice(
     model: Any,
     params: Mapping[str, Sequence],

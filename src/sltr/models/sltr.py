@@ -16,15 +16,12 @@ from sltr._array import (
     to_numpy,
 )
 from sltr.design import inner
+from sltr.models.answer import SubsetFit, all_of, fit_subsets, left_out
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
-    SubsetFit,
-    all_of,
     choose_epsilon,
     choose_refit,
-    fit_subsets,
     fitting_task,
-    left_out,
     unchanged_on_failure,
     warn_unless_converged,
 )
@@ -69,12 +66,13 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         (α, β): (1, 1) as in the paper, proportional to the radii, or given.
     solver : {"admm", "ppxa"}
         "ppxa" is the paper's parallel proximal algorithm, corrected.
-    refine : None, "scale", "tucker", "cp", "sparse" or tuple
+    refine : None, "scale", "reweight", "tucker", "cp", "sparse" or tuple
         What undoes the pilot's shrinkage: nothing, as in the paper; a factor fitted
-        to out-of-fold predictions; a low-rank refit ("tucker", "cp") or a refit on
-        the support ("sparse"), their rank and ridge chosen by five folds of the
-        training data. A tuple ("tucker" or "cp", rank, ridge) or ("sparse", ridge)
-        sets them, as `SLTRRegressorCV` reports them.
+        to out-of-fold predictions; the pilot again in the metric of its own modes
+        ("reweight"); a low-rank refit ("tucker", "cp") or a refit on the support
+        ("sparse"). Steps, rank and ridge are chosen by five folds of the training
+        data, or set by a tuple as `SLTRRegressorCV` reports them: ("reweight",
+        steps), ("tucker" or "cp", rank, ridge, start) or ("sparse", ridge).
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.
@@ -300,11 +298,11 @@ def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
         check_nonnegative(model.lambda_sparse, "lambda_sparse"),
         check_nonnegative(model.lambda_low, "lambda_low"),
     )
-    candidate, scale = choose_refit(task, base, model.refine)
+    member = choose_refit(task, base, model.refine)
     subsets = all_of(samples)
     if folds:
         subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)
-    fit = fit_subsets(task, subsets, candidate, scale)
+    fit = fit_subsets(task, subsets, [member])
     converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
     warn_unless_converged(converged.all(), gap.max(), task.settings.tol)
     return fit

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sltr._array import Array, as_array, explained_memory, fitting_threads, to_numpy
+from sltr.models.answer import SubsetFit, all_of, fit_subsets
 from sltr.models.candidates import (
     LAMBDAS,
     PAPER_EPSILONS,
@@ -22,10 +23,7 @@ from sltr.models.candidates import (
 )
 from sltr.models.choosing import Choice, check_choosing, choose
 from sltr.models.fitting import (
-    SubsetFit,
-    all_of,
     choose_epsilon,
-    fit_subsets,
     fitting_task,
     unchanged_on_failure,
     warn_unless_converged,
@@ -65,15 +63,18 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     lambdas_sparse, lambdas_low : "paper" or sequences of float
         Radii, all pairs of which are tried. "paper": its seven absolute ones, for
         `radius="absolute"`.
-    refine : sequence of None, "scale", "tucker", "cp" and "sparse"
+    refine : sequence of None, "scale", "reweight", "tucker", "cp" and "sparse"
         Refinements to try; with None among them the paper's own answer can win.
     cv : int, splitter or iterable
         As in scikit-learn.
     scoring : str or callable, optional
         As in scikit-learn; R² by default.
-    rule : {"best", "1se"}
-        "1se": the candidate of fewest free parameters within one standard error
-        of the best.
+    rule : {"average", "best", "1se"}
+        "average": the mean of the candidates that held-out squared errors cannot
+        tell from the best (by one standard error of the difference), with one vote
+        for each kind of refinement. It predicts best. "best": the best candidate
+        alone, whose ranks and zeros are exact. "1se": the candidate of fewest free
+        parameters within one standard error of the best score.
     radius, coupling, weights, solver, fit_intercept, feature_shape, max_iter
         As for `SLTRRegressor`.
     tol : float
@@ -86,16 +87,19 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     coef_, intercept_, pilot_, dual_gap_, n_iter_, ranks_, shape_in_, n_features_in_
-        As for `SLTRRegressor`, of the best candidate fitted on all samples.
+        As for `SLTRRegressor`, fitted on all samples. The pilot is the best
+        candidate's, gap and iterations are the worst of the estimates involved.
     epsilon_, lambda_sparse_, lambda_low_ : float
         Of a low-rank refit: those its start was made with; of "sparse": its penalty,
         its threshold and 0.
+        All of the best candidate, as are the next.
     refine_ : str or None
-    refine_rank_ : int
-    refine_ridge_ : float or None
-        Rank and ridge of a refit.
+    refine_settings_ : tuple
+        Of a refit, as `SLTRRegressor(refine=(refine_, *refine_settings_))` takes them.
     scale_ : float
         The factor of `refine_ == "scale"`, else 1.
+    weights_ : array of shape (n_candidates,)
+        Each candidate's share in `coef_`.
     best_index_ : int
     best_score_ : float
     cv_results_ : dict
@@ -124,7 +128,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         refine: Sequence[str | None] = REFINEMENTS,
         cv: Any = 5,
         scoring: str | Callable | None = None,
-        rule: str = "best",
+        rule: str = "average",
         radius: str = "relative",
         coupling: str = "average",
         weights: str | tuple[float, float] = "unit",
@@ -167,7 +171,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.ranks_ = numerical_ranks(self.coef_)
-        self.scale_ = float(choice.scale[0])
+        self.scale_ = 1.0 if (scale := choice.members[0].scale) is None else scale[0]
         return self
 
     def predict(self, X: Any) -> Array:
@@ -195,7 +199,7 @@ weights, solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, progress
     classes_, coef_, intercept_, pilot_, sigmoids_, ranks_, dual_gap_, n_iter_, \
 shape_in_, n_features_in_
         As for `SLTRClassifier`.
-    epsilon_, lambda_sparse_, lambda_low_, refine_, refine_rank_, refine_ridge_, \
+    epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
 best_index_, best_score_, cv_results_
         As for `SLTRRegressorCV`.
     scale_ : array of shape (1 or n_classes,)
@@ -221,7 +225,7 @@ best_index_, best_score_, cv_results_
         refine: Sequence[str | None] = REFINEMENTS,
         cv: Any = 5,
         scoring: str | Callable | None = None,
-        rule: str = "best",
+        rule: str = "average",
         radius: str = "relative",
         coupling: str = "average",
         weights: str | tuple[float, float] = "unit",
@@ -267,7 +271,8 @@ best_index_, best_score_, cv_results_
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
         )
-        self.scale_ = choice.scale
+        scale = choice.members[0].scale
+        self.scale_ = np.ones(indicators.shape[1]) if scale is None else scale
         rows = np.concatenate([fold.rows for fold in folds])
         self.sigmoids_ = fit_sigmoids(
             np.concatenate(choice.held_out),
@@ -327,13 +332,13 @@ def _tune(
         rule=model.rule,
         weighted=weighted,
     )
-    fit = fit_subsets(task, all_of(task.samples), choice.candidate, choice.scale)
+    fit = fit_subsets(task, all_of(task.samples), choice.members)
     gap = to_numpy(fit.gap).max()
     warn_unless_converged(to_numpy(fit.converged).all(), gap, task.settings.tol)
-    winner = choice.candidate
+    winner, model.weights_ = choice.members[0].candidate, choice.weights
     model.epsilon_, model.refine_ = winner.epsilon, winner.refine
     model.lambda_sparse_, model.lambda_low_ = winner.lambda_sparse, winner.lambda_low
-    model.refine_rank_, model.refine_ridge_ = winner.rank, winner.ridge
+    model.refine_settings_ = winner.settings
     model.dual_gap_, model.n_iter_ = float(gap), int(to_numpy(fit.n_iter).max())
     model.cv_results_ = cv_table(candidate_columns(held.candidates), choice.scores)
     model.best_index_ = choice.index

@@ -26,7 +26,12 @@ from sltr._array import (
 from sltr.estimate import absolute_radii, estimate_path
 from sltr.models.candidates import Candidate, refined
 from sltr.models.folds import Fold, Task
-from sltr.models.refits import low_rank_fits, sparse_fits
+from sltr.models.refits import (
+    low_rank_fits,
+    reweighted_fits,
+    sparse_fits,
+    start_estimates,
+)
 from sltr.tensor import flatten, unfold
 
 __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
@@ -71,7 +76,7 @@ def held_out_predictions(
     epsilons : sequence of float
     pairs : sequence of (lambda_sparse, lambda_low)
     refinements : sequence
-        Which of None, "scale", "tucker", "cp" and "sparse" to try.
+        Which of `REFINEMENTS` to try.
     start : Candidate, optional
         Where refits start; by default the middle penalty and radii that denoise for
         low-rank ones, and their own thresholds for sparse ones.
@@ -82,17 +87,12 @@ def held_out_predictions(
     progress : callable, optional
         Called with the number of stages done and their total.
     """
-    subsets = array_namespace(task.Y).stack([fold.subset for fold in folds], axis=0)
+    xp = array_namespace(task.Y)
+    subsets = xp.stack([fold.subset for fold in folds], axis=0)
     penalties = as_array(list(epsilons), task.Y)
     pilots = task.system.coefs(subsets, penalties)  # (F, E, K, P)
     start_given = start is not None
-    if start is None:
-        middle = sorted(epsilons)[len(epsilons) // 2]
-        # Of absolute radii nothing is known beforehand but the grid's own middle.
-        radii = (START_SPARSE, START_LOW)
-        if task.radius == "absolute":
-            radii = pairs[len(pairs) // 2]
-        start = Candidate(middle, *radii)
+    start = start or refit_start(epsilons, pairs, task.radius)
 
     # A CPU takes one fold after another, an accelerator all of them as one batch.
     each = list(range(len(folds)))
@@ -110,25 +110,56 @@ def held_out_predictions(
             thresholds = sorted({sparse for sparse, _ in pairs})
         for f, fold in enumerate(folds):
             jobs.append(_Sparse(task, f, fold, list(epsilons), thresholds))
-    for kind in ("tucker", "cp"):
-        if kind in refinements:
-            jobs.append(_LowRank(task, list(folds), kind, start))
-    found = _run(jobs, n_jobs if is_numpy(task.samples.X) else None, progress)
-    return _collected(found, len(folds), refinements)
-
-
-def _run(jobs: list, n_jobs: int | None, progress: Callable | None) -> Iterator[Row]:
-    results = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(job)() for job in jobs
-    )
-    for done, rows in enumerate(results, start=1):
-        yield from rows
+    low_rank = [kind for kind in ("tucker", "cp") if kind in refinements]
+    n_jobs = n_jobs if is_numpy(task.samples.X) else None
+    rows: list[Row] = []
+    if low_rank or "reweight" in refinements:
+        estimates = start_estimates(task, subsets, start)
+        starts = {"estimate": estimates}
+        if len(task.samples.shape) > 1:
+            steps = [
+                _Reweight(task, f, fold, start, estimates[f, ...])
+                for f, fold in enumerate(folds)
+            ]
+            found = list(_run(steps, n_jobs))
+            starts["reweight"] = xp.stack([last for _, last in found], axis=0)
+            if "reweight" in refinements:
+                rows = [row for part, _ in found for row in part]
+        for kind in low_rank:
+            jobs.append(_LowRank(task, list(folds), kind, start, starts))
+    for done, part in enumerate(_run(jobs, n_jobs), start=1):
+        rows += part
         if progress is not None:
             progress(done, len(jobs))
+    if not rows:
+        msg = (
+            f"refine={tuple(refinements)} was given for samples of shape "
+            f"{task.samples.shape}; 'reweight' expects at least two modes. Add another."
+        )
+        raise ValueError(msg)
+    return _collected(rows, len(folds), refinements)
+
+
+def refit_start(
+    epsilons: Sequence[float], pairs: Sequence[tuple[float, float]], radius: str
+) -> Candidate:
+    """Return the setting refits start from: the grid's middle penalty."""
+    middle = sorted(epsilons)[len(epsilons) // 2]
+    # Of absolute radii nothing is known beforehand but the grid's own middle.
+    radii = (START_SPARSE, START_LOW)
+    if radius == "absolute":
+        radii = pairs[len(pairs) // 2]
+    return Candidate(middle, *radii)
+
+
+def _run(jobs: list, n_jobs: int | None) -> Iterator:
+    return Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(job)() for job in jobs
+    )
 
 
 def _collected(
-    found: Iterator[Row],
+    found: Sequence[Row],
     n_folds: int,
     refinements: Sequence[str | None],
 ) -> HeldOut:
@@ -241,6 +272,28 @@ class _Sparse:
 
 
 @dataclass(frozen=True, eq=False)
+class _Reweight:
+    """The pilot in its own metric on one fold; also the coefficients it ends with."""
+
+    task: Task
+    place: int
+    fold: Fold
+    start: Candidate
+    estimates: Array  # (K, p1, …, pM)
+
+    def __call__(self) -> tuple[list[Row], Array]:
+        task = self.task
+        wanted = refined("reweight", self.start, task.samples.shape)
+        found = reweighted_fits(task, self.fold.subset, self.estimates)
+        rows: list[Row] = []
+        for candidate in wanted:
+            coef = flatten(found[candidate.steps])
+            values = self.fold.centred_predictions(task, coef)
+            rows.append((candidate, self.place, values, 1.0))
+        return rows, found[wanted[-1].steps]
+
+
+@dataclass(frozen=True, eq=False)
 class _LowRank:
     """One kind of low-rank refit on all folds at once."""
 
@@ -248,19 +301,20 @@ class _LowRank:
     folds: list[Fold]
     kind: str
     start: Candidate
+    starts: dict[str, Array]  # (F, K, p1, …, pM)
 
     def __call__(self) -> list[Row]:
         task = self.task
         xp = array_namespace(task.Y)
         subsets = xp.stack([fold.subset for fold in self.folds], axis=0)
         rows = []
-        wanted = refined(self.kind, self.start, task.samples.shape)
-        fits = low_rank_fits(task, subsets, self.start, self.kind)
+        shape = task.samples.shape
+        wanted = refined(self.kind, self.start, shape)
+        fits = low_rank_fits(task, subsets, self.start, self.kind, self.starts)
         for candidate, refit in zip(wanted, fits, strict=True):
             fitted = to_numpy(refit.fitted)
             n_samples = fitted.shape[1]
             fitted = fitted.reshape(len(self.folds), -1, n_samples)
-            shape = task.samples.shape
             n_free = candidate.rank * sum(shape) / prod(shape)
             for f, fold in enumerate(self.folds):
                 rows.append((candidate, f, fitted[f][:, fold.rows].T, n_free))

@@ -1,0 +1,38 @@
+"""From coefficients to refitted coefficients.
+
+Where n < P the ridge pilot shrinks the coefficient by about n/P, and so does
+everything made from it. A refit undoes this on the structure that was found:
+
+- `reweight`: the pilot again, in the metric of the coefficient's own modes.
+- `low_rank`: alternating ridge sweeps over the modes, for "tucker" and "cp".
+- `support`: the pilot iterated on its own residual, for truths that are sparse only.
+
+Nothing of size P × P is ever made.
+"""
+
+from sltr.refine.low_rank import (
+    RIDGES,
+    Refit,
+    Sweeps,
+    grown_refits,
+    seeded_refits,
+    unfoldings,
+)
+from sltr.refine.reweight import STEPS, reweighted
+from sltr.refine.subset import Subsets, feature_variance
+from sltr.refine.support import iterate_pilot, refit_on_support
+
+__all__ = [
+    "RIDGES",
+    "STEPS",
+    "Refit",
+    "Subsets",
+    "Sweeps",
+    "feature_variance",
+    "grown_refits",
+    "iterate_pilot",
+    "refit_on_support",
+    "reweighted",
+    "seeded_refits",
+    "unfoldings",
+]
