@@ -8,7 +8,8 @@ Every method tunes itself on the training samples alone; the null model and
 ridge are in every table. A killed run goes on where it stopped. Tables give the
 mean over repetitions of the squared error relative to the null model's
 (simulated) or R² / AUROC (real), its standard error, the ratio of SLTR to the
-best peer, and the ratio of tuning times.
+best peer, and the ratio of tuning times; for simulated data also the F1 score of
+the support and the error of the ranks. "sltr_best" is SLTR with rule="best".
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import warnings
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,7 @@ from sltr.experiments import Condition, Experiment, read_rows, run
 from sltr.models.registry import METHODS
 
 PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
+OURS = ("sltr", "sltr_best")
 SLOWER = ("elem_ridge", "sturm", "tpgd", "ortrr", "hrtrr")  # in the full run only
 SHAPE = (16, 16, 8)
 FAMILIES = {
@@ -80,17 +83,19 @@ def simulated(repetitions: int) -> Experiment:
     ]
     cells += [cell(shape, share, 10.0, family) for shape, share, family in SPOTS]
     metrics = ("relative_mse", "estimation_error", "support_f1", "rank_error")
-    methods = ("sltr", *PEERS, *SLOWER)
+    methods = (*OURS, *PEERS, *SLOWER)
     return Experiment("accuracy", tuple(cells), methods, metrics, repetitions)
 
 
-def classifier_or_regressor(name: str, task: str):
+def maker(name: str, task: str = "r2"):
     """Return a factory: the method's classifier where it has one, tuned on AUROC."""
+    if name == "sltr_best":
+        return partial(maker("sltr", task), rule="best")
     method = METHODS[name]
     if task == "r2" or method.make_classifier is None:
         return method.make_regressor
     if name in ("sltr", "remurs"):
-        return lambda: method.make_classifier(scoring="roc_auc")
+        return partial(method.make_classifier, scoring="roc_auc")
     return method.make_classifier
 
 
@@ -100,6 +105,7 @@ def main() -> None:
     parser.add_argument("what", choices=("simulated", "real", "tables"))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--methods", nargs="+", help="leave the others out")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--n-jobs", type=int)
     options = parser.parse_args()
@@ -108,63 +114,95 @@ def main() -> None:
         spec = simulated(options.repetitions or 10)
         if options.quick:
             spec = spec.quick(options.repetitions or 1)
-            spec = replace(spec, methods=("sltr", *PEERS))
-        makers = {name: METHODS[name].make_regressor for name in spec.methods}
+            spec = replace(spec, methods=(*OURS, *PEERS))
+        spec = replace(spec, methods=tuple(options.methods or spec.methods))
+        makers = {name: maker(name) for name in spec.methods}
         run(spec, makers, options.out, n_jobs=options.n_jobs, progress=_progress)
     if options.what == "real":
         for label, (metric, where) in REAL.items():
             spec = Experiment(
                 f"accuracy-{label.replace('/', '-').replace(' ', '-')}",
                 (Condition(label, "real", where),),
-                ("sltr", *PEERS),
+                tuple(options.methods or (*OURS, *PEERS)),
                 (metric,),
                 repetitions=1 if label == "adrenal" else (2 if options.quick else 4),
             )
-            makers = {n: classifier_or_regressor(n, metric) for n in spec.methods}
+            makers = {name: maker(name, metric) for name in spec.methods}
             run(spec, makers, options.out, n_jobs=options.n_jobs, progress=_progress)
     for file in sorted(options.out.glob("accuracy*.jsonl")):
-        print(table(read_rows(file)))
+        print(tables(read_rows(file)))
 
 
 def _progress(done: int, total: int) -> None:
     print(f"\r{done} of {total}", end="" if done < total else "\n", file=sys.stderr)
 
 
-def table(rows: list[dict]) -> str:
-    """Return a Markdown table: a row for each cell, a column for each method."""
-    cells: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
+Cells = dict[str, dict[str, list[dict]]]
+
+
+def tables(rows: list[dict]) -> str:
+    """Return Markdown tables: a row for each cell, a column for each method."""
+    cells: Cells = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if not row["error"]:
             cells[row["condition"]][row["method"]].append(row)
     present = {name for found in cells.values() for name in found}
-    names = [name for name in ("sltr", *PEERS, *SLOWER) if name in present]
-    head = ["cell", *names, "SLTR / best peer", "time: Remurs, CP, Tucker / SLTR"]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    names = [name for name in (*OURS, *PEERS, *SLOWER) if name in present]
+    extra = ["SLTR / best peer", "time: Remurs, CP, Tucker / SLTR"]
+    parts = [_table(cells, [*names, *extra], lambda found: _errors(found, names))]
+    metrics = rows[0]["metrics"] if rows else {}
+    if "support_f1" in metrics:
+        parts.append("Support (F1), and rank error:")
+        parts.append(_table(cells, names, lambda found: _structure(found, names)))
+    return "\n".join(parts)
+
+
+def _table(cells: Cells, head: list[str], columns) -> str:
+    lines = [
+        "| " + " | ".join(["cell", *head]) + " |",
+        "|" + " --- |" * (len(head) + 1),
+    ]
     for label, found in cells.items():
-        lines.append("| " + " | ".join([label, *_columns(found, names)]) + " |")
+        lines.append("| " + " | ".join([label, *columns(found)]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _columns(found: dict[str, list[dict]], names: list[str]) -> list[str]:
+def _values(found: dict[str, list[dict]], name: str, metric: str) -> np.ndarray:
+    return np.array([row["metrics"][metric] for row in found.get(name, [])], float)
+
+
+def _structure(found: dict[str, list[dict]], names: list[str]) -> list[str]:
+    columns = []
+    for name in names:
+        f1, ranks = (_values(found, name, m) for m in ("support_f1", "rank_error"))
+        known = len(f1) and np.isfinite(f1).all()
+        columns.append(f"{f1.mean():.2f}, {ranks.mean():.1f}" if known else "–")
+    return columns
+
+
+def _errors(found: dict[str, list[dict]], names: list[str]) -> list[str]:
     metric = next(iter(next(iter(found.values()))[0]["metrics"]))
     means, columns = {}, []
     for name in names:
-        values = np.array([row["metrics"][metric] for row in found.get(name, [])])
+        values = _values(found, name, metric)
         if not len(values):
             columns.append("–")
             continue
         means[name] = values.mean()
         error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
         columns.append(f"{means[name]:.3f} ± {error:.3f}")
-    peers = {name: value for name, value in means.items() if name != "sltr"}
+    peers = {name: value for name, value in means.items() if name not in OURS}
+    if "sltr" not in means or not peers:
+        return [*columns, "–", "–"]
     lower = metric.endswith("mse")
     best = min(peers, key=peers.get) if lower else max(peers, key=peers.get)
-    if "sltr" in means:
-        ratio = means["sltr"] / peers[best] if lower else means["sltr"] - peers[best]
-        columns.append(f"{ratio:.2f} ({best})" if lower else f"{ratio:+.3f} ({best})")
-        seconds = {n: np.mean([r["fit_seconds"] for r in found[n]]) for n in means}
-        rivals = [seconds.get(n, np.nan) for n in ("remurs", "cp", "tucker")]
-        columns.append(", ".join(f"{s / seconds['sltr']:.0f}×" for s in rivals))
+    ratio = means["sltr"] / peers[best] if lower else means["sltr"] - peers[best]
+    columns.append(f"{ratio:.2f} ({best})" if lower else f"{ratio:+.3f} ({best})")
+    seconds = {n: np.mean([r["fit_seconds"] for r in found[n]]) for n in means}
+    rivals = [
+        seconds.get(n, np.nan) / seconds["sltr"] for n in ("remurs", "cp", "tucker")
+    ]
+    columns.append(", ".join(f"{rival:.1f}×" for rival in rivals))
     return columns
 
 

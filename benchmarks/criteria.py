@@ -78,7 +78,7 @@ def errors(truth, share, snr, seed, n_probes):
     # Normal samples of unit variance: errors of predictions are the coefficient's.
     miss = (path.coef - coef).reshape(len(path.coef), -1)
     error = (miss**2).sum(axis=1) / (coef**2).sum() + 1.0 / snr
-    model = SLTRRegressorCV(refine=None, **GRID, **SETTINGS).fit(X, y)
+    model = SLTRRegressorCV(refine=None, rule="best", **GRID, **SETTINGS).fit(X, y)
     rules = {"CV": model.best_index_, **chosen(X, y, path, n_probes, rng)}
     rules["oracle"] = np.argmin(error)
     return [error[rules[rule]] for rule in RULES]

@@ -167,7 +167,7 @@ def fmri_worker(args):
     block = X[:, 10:20, 10:25, 5:12].sum(axis=(1, 2, 3))
     y = block / block.std() + 0.3 * rng.standard_normal(N_SAMPLES)
     grid = GRIDS[args.grid]
-    model = SLTRRegressorCV(refine=None, **grid)
+    model = SLTRRegressorCV(refine=None, rule="best", **grid)
     wall, cpu, model = timed(partial(model.fit, X, y))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     allowed = 3 * X.nbytes / 1e9 + 1.0

@@ -42,7 +42,7 @@ def coefficients(n=300):
     models = {
         "ridge": sltr.TensorRidge(),
         "Lasso": sltr.TensorLassoCV(),
-        "SLTR of the paper": sltr.SLTRRegressorCV(refine=(None,)),
+        "SLTR of the paper": sltr.SLTRRegressorCV(refine=(None,), rule="best"),
         "SLTR, refined": sltr.SLTRRegressorCV(),
     }
     slice_ = np.abs(data.coef).sum(axis=(0, 1)).argmax()
@@ -102,7 +102,7 @@ def refinement():
             scores,
             (
                 sltr.TensorRidge(),
-                sltr.SLTRRegressorCV(refine=(None,)),
+                sltr.SLTRRegressorCV(refine=(None,), rule="best"),
                 sltr.SLTRRegressorCV(),
             ),
             strict=True,

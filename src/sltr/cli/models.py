@@ -30,7 +30,7 @@ __all__ = ["compare", "fit", "predict", "report", "tune"]
 
 Saved = Annotated[Path, typer.Argument(help="A model written by fit or tune.")]
 Out = Annotated[Path, typer.Option(help="The model to write.", metavar="FILE")]
-REFINEMENTS = ("none", "scale", "tucker", "cp", "sparse")
+REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
 
 
 def fit(

@@ -49,13 +49,13 @@ _RELEASED: Factories = {
 _REGRESSORS: Factories = {
     name: entry.make_regressor for name, entry in METHODS.items()
 } | {
-    "sltr_paper": partial(SLTRRegressorCV, refine=(None,)),
+    "sltr_paper": partial(SLTRRegressorCV, refine=(None,), rule="best"),
 }
 
 _CLASSIFIERS: Factories = {
     name: entry.make_classifier or entry.make_regressor
     for name, entry in METHODS.items()
-} | {"sltr_paper": partial(SLTRClassifierCV, refine=(None,))}
+} | {"sltr_paper": partial(SLTRClassifierCV, refine=(None,), rule="best")}
 
 # W = 0 as a coefficient, so that it has an error too.
 _PILOTS: Factories = {"null": ReleasedNull, "ridge": TensorRidge}
@@ -71,6 +71,7 @@ _ALL_CANDIDATES: Factories = {
         epsilons=PAPER_EPSILONS,
         radius="absolute",
         refine=(None,),
+        rule="best",
         cv=AllSamples(),
     ),
     "remurs": partial(RemursRegressorCV, PAPER_LAMBDAS, PAPER_LAMBDAS, cv=AllSamples()),

@@ -20,7 +20,7 @@ __all__ = ["RIDGES", "Refit", "Sweeps", "grown_refits", "seeded_refits", "unfold
 # Ridges of the sweeps, relative to the features' mean energy: from a strong one,
 # whose objective has few minima, down to nearly none, each starting from the last.
 RIDGES = (0.3, 0.1, 0.03)
-FIRST_SWEEPS, NEXT_SWEEPS = 5, 4
+FIRST_SWEEPS, NEXT_SWEEPS = 4, 3
 # The ridge (its place in RIDGES) whose answer the next rank grows from.
 GROW_FROM = 1
 

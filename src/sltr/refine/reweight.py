@@ -8,8 +8,8 @@ unfoldings W_(m), the next one is
     Σ_m = (p_m · W_(m)W_(m)ᵀ / ‖W‖² + δI)^½,
 
 s the mean eigenvalue of A(Σ_1 ⊗ … ⊗ Σ_M)Aᵀ: directions that the modes of W use
-are penalised less, and no rank is chosen. Each step is one n × n system. Early
-steps regularise more, so the number of steps is what is tuned.
+are penalised less, and no rank is chosen. Each step is one system of the smaller
+of the two sides. Early steps regularise more, so their number is what is tuned.
 """
 
 from __future__ import annotations
@@ -45,24 +45,13 @@ def reweighted(A: Array, y: Array, start: Array) -> Iterator[tuple[int, Array]]:
         Those in `STEPS`.
     coef : array of shape (p1, …, pM)
     """
-    A, y = _compressed(A, y)
+    n_rows, n_features = flatten(A).shape
+    ridge = _DualRidge(A, y) if n_rows <= n_features else _PrimalRidge(A, y)
     coef = start
     for step in range(1, max(STEPS) + 1):
-        roots = _metric_roots(coef)
-        coef = _ridge_in_metric(A, y, roots)
+        coef = ridge.in_metric(_metric_roots(coef))
         if step in STEPS:
             yield step, coef
-
-
-def _compressed(A: Array, y: Array) -> tuple[Array, Array]:
-    """Return data of the same least squares with at most P rows."""
-    xp = array_namespace(A)
-    flat = flatten(A)
-    if flat.shape[0] <= flat.shape[1]:
-        return A, y
-    basis, triangle = xp.linalg.qr(flat)
-    rows = (triangle.shape[0], *A.shape[1:])
-    return xp.reshape(triangle, rows), xp.matrix_transpose(basis) @ y
 
 
 def _metric_roots(coef: Array) -> list[Array]:
@@ -79,19 +68,54 @@ def _metric_roots(coef: Array) -> list[Array]:
     return roots
 
 
-def _ridge_in_metric(A: Array, y: Array, roots: list[Array]) -> Array:
-    xp = array_namespace(A)
+class _DualRidge:
+    """Through the samples' products in the metric, n × n."""
+
+    def __init__(self, A: Array, y: Array):
+        self.A, self.y = A, y
+
+    def in_metric(self, roots: list[Array]) -> Array:
+        """Return the estimate under the penalty of these roots."""
+        xp = array_namespace(self.A)
+        flat = flatten(_along_all_modes(self.A, roots))
+        dual = _penalised_solve(flat @ xp.matrix_transpose(flat), self.y)
+        coef = xp.reshape(xp.matrix_transpose(dual) @ flat, (1, *self.A.shape[1:]))
+        return _along_all_modes(coef, roots)[0, ...]
+
+
+class _PrimalRidge:
+    """Through the features' products, made once, P × P."""
+
+    def __init__(self, A: Array, y: Array):
+        xp = array_namespace(A)
+        flat = flatten(A)
+        self.shape = tuple(A.shape[1:])
+        self.normal = xp.matrix_transpose(flat) @ flat
+        self.cross = xp.reshape(y @ flat, (1, *self.shape))
+
+    def in_metric(self, roots: list[Array]) -> Array:
+        """Return the estimate under the penalty of these roots."""
+        xp = array_namespace(self.normal)
+        normal = self.normal
+        for _ in range(2):  # from the left, then, transposed, from the right
+            rows = xp.reshape(xp.matrix_transpose(normal), (-1, *self.shape))
+            normal = flatten(_along_all_modes(rows, roots))
+        cross = xp.reshape(_along_all_modes(self.cross, roots), (-1,))
+        coef = xp.reshape(_penalised_solve(normal, cross), (1, *self.shape))
+        return _along_all_modes(coef, roots)[0, ...]
+
+
+def _along_all_modes(tensors: Array, roots: list[Array]) -> Array:
     for mode, root in enumerate(roots):
-        A = mode_product(A, root, mode)
-    flat = flatten(A)
-    kernel = flat @ xp.matrix_transpose(flat)
-    n_rows = kernel.shape[0]
-    scale = float(xp.linalg.trace(kernel)) / n_rows
+        tensors = mode_product(tensors, root, mode)
+    return tensors
+
+
+def _penalised_solve(matrix: Array, rhs: Array) -> Array:
+    """Solve (matrix + RIDGE·s·I)·v = rhs, s the mean eigenvalue: shape (m, 1)."""
+    xp = array_namespace(matrix)
+    scale = float(xp.linalg.trace(matrix)) / matrix.shape[0]
     if not scale > 0:  # no sample differs from the mean
-        return 0.0 * A[0, ...]
-    identity = xp.eye(n_rows, dtype=kernel.dtype, device=device(kernel))
-    dual = positive_solver(kernel + RIDGE * scale * identity)(y[:, None])
-    coef = xp.reshape(xp.matrix_transpose(dual) @ flat, (1, *A.shape[1:]))
-    for mode, root in enumerate(roots):
-        coef = mode_product(coef, root, mode)
-    return coef[0, ...]
+        return 0.0 * rhs[:, None]
+    identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
+    return positive_solver(matrix + RIDGE * scale * identity)(rhs[:, None])
