@@ -15,6 +15,8 @@ from array_api_compat import device, is_numpy_array, is_torch_array
 from array_api_compat import numpy as _numpy_namespace
 from threadpoolctl import ThreadpoolController
 
+from sltr import _cuda
+
 Array = Any
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "adjoint",
     "array_namespace",
     "as_array",
+    "can_iterate_splitting",
     "clip",
     "device",
     "eigh",
@@ -30,8 +33,10 @@ __all__ = [
     "fitting_threads",
     "free_entries",
     "has_real_numbers",
+    "in_c_order",
     "is_array_api",
     "is_numpy",
+    "iterate_splitting",
     "materialise",
     "one_blas_thread",
     "positive_solver",
@@ -151,6 +156,8 @@ def eigh(gram: Array) -> tuple[Array, Array]:
     """Eigendecompose (a batch of) Hermitian matrices, ascending eigenvalues."""
     if is_numpy(gram):
         return np.linalg.eigh(gram)
+    if _cuda.serves(gram, gram.shape[-1], _cuda.LARGEST_EIGH):
+        return _cuda.eigh(gram)
     if _wants_cupy(gram):
         return _through_cupy("eigh", gram)
     result = array_namespace(gram).linalg.eigh(gram)
@@ -161,6 +168,8 @@ def eigvalsh(gram: Array) -> Array:
     """Return the eigenvalues of (a batch of) symmetric matrices, ascending."""
     if is_numpy(gram):
         return np.linalg.eigvalsh(gram)
+    if _cuda.serves(gram, gram.shape[-1], _cuda.LARGEST_EIGH):
+        return _cuda.eigh(gram, vectors=False)[0]
     if _wants_cupy(gram):
         return _through_cupy("eigvalsh", gram)
     return array_namespace(gram).linalg.eigvalsh(gram)
@@ -172,26 +181,25 @@ def _wants_cupy(gram: Array) -> bool:
     On CUDA, torch waits for the device after each decomposition and, above 32 × 32,
     loops over the batch, 300 times slower; CuPy does neither.
     """
-    return is_torch_array(gram) and gram.is_cuda and _cupy() is not None
-
-
-@cache
-def _cupy() -> Any:
-    try:
-        return import_module("cupy")
-    except ImportError:
-        return None
+    return is_torch_array(gram) and gram.is_cuda and _cuda.cupy() is not None
 
 
 def _through_cupy(name: str, x: Array) -> Any:
     """Call a cupy.linalg function on torch memory, on torch's own stream."""
-    cupy, torch = _cupy(), import_module("torch")
-    stream = torch.cuda.current_stream(x.device)
-    with cupy.cuda.Device(x.device.index), cupy.cuda.ExternalStream(stream.cuda_stream):
+    cupy, torch = _cuda.cupy(), import_module("torch")
+    with _cuda.on_stream_of(x):
         result = getattr(cupy.linalg, name)(cupy.from_dlpack(x.detach().contiguous()))
         if isinstance(result, tuple):
             return tuple(torch.from_dlpack(part) for part in result)
         return torch.from_dlpack(result)
+
+
+def can_iterate_splitting(matrices: Array) -> bool:
+    """Say whether `iterate_splitting` serves (…, n, q) matrices like these."""
+    return _cuda.serves(matrices, matrices.shape[-2], _cuda.LARGEST_ITERATE)
+
+
+in_c_order, iterate_splitting = _cuda.in_c_order, _cuda.iterate
 
 
 def free_entries(x: Array) -> int:
@@ -203,8 +211,10 @@ def free_entries(x: Array) -> int:
         )
         return (torch.cuda.mem_get_info(x.device)[0] + held) // x.element_size()
     if array_api_compat.is_cupy_array(x):
-        pool = _cupy().get_default_memory_pool()
-        return (_cupy().cuda.runtime.memGetInfo()[0] + pool.free_bytes()) // x.itemsize
+        pool = _cuda.cupy().get_default_memory_pool()
+        return (
+            _cuda.cupy().cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+        ) // x.itemsize
     return 0
 
 

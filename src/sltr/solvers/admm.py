@@ -14,110 +14,24 @@ iterations and then rest, so that convergence is that of a fixed splitting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
-
 from sltr._array import Array, array_namespace, clip, device, is_numpy
-from sltr.prox import clip_singular_values, polar, soft_threshold
+from sltr.prox import clip_singular_values, soft_threshold
+from sltr.solvers.fused import admm_fused, is_fused
 from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result
+from sltr.solvers.splitting import (
+    ADAPT_EVERY,
+    ADAPT_UNTIL,
+    CERTIFY_EVERY,
+    RELAX,
+    RESTART_AFTER,
+    Start,
+    cold_start,
+    per_pair,
+)
 from sltr.tensor import fold, unfold
 
-__all__ = ["Start", "admm", "cold_start"]
-
-RELAX = 1.6
-ADAPT_EVERY, ADAPT_UNTIL = 5, 100
-RESTART_AFTER = 300
-# Looked at in any case: agreement may stall at rounding while the gap is closed.
-CERTIFY_EVERY = 50
-
-
-@dataclass(frozen=True, eq=False)
-class Start:
-    """A point, its multipliers and its steps: what a warm start needs.
-
-    `x` has shape (G, p1, …, pM). The lists hold one array for each mode, whose
-    second axis pairs the nuclear norm (0) with the spectral ball (1): multipliers
-    of shape (G, 2, p1, …, pM), steps of shape (G, 2).
-    """
-
-    x: Array
-    duals: list[Array]
-    steps: list[Array]
-
-    @property
-    def nuclear(self) -> list[Array]:
-        """Multipliers of the nuclear norms, shaped like `x`."""
-        return [dual[:, 0, ...] for dual in self.duals]
-
-    @property
-    def spectral(self) -> list[Array]:
-        """Multipliers of the spectral balls, shaped like `x`."""
-        return [dual[:, 1, ...] for dual in self.duals]
-
-    def take(self, indices: Array) -> Start:
-        """Return the items at these places of the batch."""
-        xp = array_namespace(self.x)
-
-        def pick(arrays):
-            return [xp.take(v, indices, axis=0) for v in arrays]
-
-        return Start(pick([self.x])[0], pick(self.duals), pick(self.steps))
-
-    def join(self, other: Start, indices: Array | None = None) -> Start:
-        """Return this batch followed by another, or the items at these places."""
-        xp = array_namespace(self.x)
-
-        def both(one, two):
-            return xp.concat([one, two], axis=0)
-
-        joined = Start(
-            both(self.x, other.x),
-            [both(*pair) for pair in zip(self.duals, other.duals, strict=True)],
-            [both(*pair) for pair in zip(self.steps, other.steps, strict=True)],
-        )
-        return joined if indices is None else joined.take(indices)
-
-
-def cold_start(problem: Problem) -> Start:
-    """Start from the multipliers of the limit of small spectral balls.
-
-    There the answer moves from Z against the subgradient G = α·sign(Z) +
-    Σβ_k·polar(Z_(k)), as far as the balls allow: W = Z − b·polar(G).
-    """
-    xp = array_namespace(problem.pilot)
-    Z, shape = problem.pilot, tuple(problem.pilot.shape[1:])
-    n_modes = len(problem.modes)
-
-    def direction(tensor: Array, mode: int) -> Array:
-        return fold(polar(unfold(tensor, mode)), mode, shape)
-
-    gradient = spread_over(problem.sparse_weight, Z) * xp.sign(Z)
-    for k, mode in enumerate(problem.modes):
-        weight = spread_over(problem.low_weight[:, k], Z)
-        gradient = gradient + weight * direction(Z, mode)
-    x = Z
-    for k, mode in enumerate(problem.modes):
-        reach = spread_over(problem.low_radius[:, k] / n_modes, Z)
-        x = x - reach * direction(gradient, mode)
-    duals = []
-    for k, mode in enumerate(problem.modes):
-        pull = spread_over(problem.low_weight[:, k], Z) * direction(x, mode)
-        duals.append(xp.stack([pull, -gradient / n_modes], axis=1))
-    return Start(x, duals, _default_steps(problem))
-
-
-def _default_steps(problem: Problem) -> list[Array]:
-    """Return steps 1/r from the radii: the distances the answer may move."""
-    xp = array_namespace(problem.pilot)
-    shape = problem.pilot.shape[1:]
-    steps = []
-    for k, mode in enumerate(problem.modes):
-        long_side = max(shape[mode], prod(shape) // shape[mode])
-        reach = problem.low_radius[:, k] / long_side**0.5
-        step = xp.minimum(problem.sparse_radius, reach)
-        steps.append(xp.stack([4.0 * step, step], axis=1))
-    return steps
+__all__ = ["admm"]
 
 
 def admm(
@@ -147,8 +61,11 @@ def admm(
     end : Start
         Where each problem ended, for warm starts of its neighbours.
     """
+    start = start or cold_start(problem)
+    if is_fused(problem):
+        return admm_fused(problem, start, tol=tol, max_iter=max_iter)
     xp = array_namespace(problem.pilot)
-    batch = _Batch(problem, start or cold_start(problem))
+    batch = _Batch(problem, start)
     # Waiting for a device to answer costs more than the iterations it might save.
     check_every = 1 if is_numpy(problem.pilot) else 5
     places = xp.arange(problem.size, device=device(problem.pilot))
@@ -201,7 +118,7 @@ class _Batch:
         self.x = start.x
         self.steps = list(start.steps)
         self.Y = [
-            start.x[:, None, ...] + _wide(step, dual) * dual
+            start.x[:, None, ...] + per_pair(step, dual) * dual
             for step, dual in zip(start.steps, start.duals, strict=True)
         ]
         self.duals: list[Array] = []  # the parts cut off the copies: step · multiplier
@@ -228,7 +145,7 @@ class _Batch:
             )
             dual = self._cut_off(copies - self.centres, radii, p.modes[k])
             rate = 1.0 / step
-            mean = mean + xp.sum((copies - 2.0 * dual) * _wide(rate, copies), axis=1)
+            mean = mean + xp.sum((copies - 2.0 * dual) * per_pair(rate, copies), axis=1)
             total = total + xp.sum(rate, axis=1)
             self.duals.append(dual)
         mean = mean / spread_over(total, mean)
@@ -253,7 +170,7 @@ class _Batch:
             for k, (near, old) in enumerate(zip(nearest, self.previous, strict=True)):
                 factor = _balance(x - near, near - old)
                 self.steps[k] = self.steps[k] / factor
-                self.duals[k] = self.duals[k] / _wide(factor, near)
+                self.duals[k] = self.duals[k] / per_pair(factor, near)
                 self.Y[k] = near + self.duals[k]
         self.Y = [
             y + RELAX * (x - near) for y, near in zip(self.Y, nearest, strict=True)
@@ -272,7 +189,7 @@ class _Batch:
     def end(self) -> Start:
         """Return the present point with its multipliers and steps."""
         duals = [
-            dual / _wide(step, dual)
+            dual / per_pair(step, dual)
             for dual, step in zip(self.duals, self.steps, strict=True)
         ]
         return Start(self.x, duals, list(self.steps))
@@ -306,11 +223,6 @@ class _Batch:
         self.x = xp.take(self.x, indices, axis=0)
         self.Y, self.duals = pick(self.Y), pick(self.duals)
         self.steps, self.previous = pick(self.steps), pick(self.previous)
-
-
-def _wide(values: Array, like: Array) -> Array:
-    """Give values of shape (G, 2) trailing axes, so that they broadcast."""
-    return values[(..., *([None] * (like.ndim - 2)))]
 
 
 def _balance(primal: Array, dual: Array) -> Array:

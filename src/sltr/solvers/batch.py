@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from sltr._array import Array, array_namespace, device, to_python
 from sltr.prox import clip_entries
-from sltr.solvers.admm import Start, admm, cold_start
+from sltr.solvers.admm import admm
 from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result, exact, joined
+from sltr.solvers.splitting import Start, cold_start
 
 __all__ = ["batch"]
 

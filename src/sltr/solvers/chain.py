@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from sltr._array import Array, array_namespace, spectral_norm, to_python
 from sltr.prox import clip_entries
-from sltr.solvers.admm import Start, admm
+from sltr.solvers.admm import admm
 from sltr.solvers.problem import Problem, is_within, spread_over
 from sltr.solvers.result import Result, exact, joined
+from sltr.solvers.splitting import Start
 from sltr.tensor import unfold
 
 __all__ = ["chain", "chains", "runs_of_close_pilots"]

@@ -1,0 +1,425 @@
+// Small symmetric eigenproblems and whole iterations of the splitting in one kernel.
+//
+// Compiled at first use for REAL (type of the arrays; computations are in double),
+// TILES (rows come in tiles of eight) and WARPS. One thread block works on one
+// problem; matrices of the short side stay in its shared memory.
+
+#define SIDE (8 * TILES)
+// Four more than a multiple of eight: tiles are read without bank conflicts.
+#define STRIDE (SIDE + 4)
+#define THREADS (32 * WARPS)
+
+struct Shared {
+    double *sums;              // [WARPS][8]
+    double *values;            // [copies][SIDE]
+    double *turns;             // [copies][SIDE / 2][2], cosine and sine
+    double *matrix, *vectors;  // [copies][SIDE][STRIDE]
+    double *product;           // the same, not used by all
+};
+
+__device__ Shared share(double *memory, int copies) {
+    Shared s;
+    s.sums = memory;
+    s.values = s.sums + 8 * WARPS;
+    s.turns = s.values + copies * SIDE;
+    s.matrix = s.turns + copies * SIDE;
+    s.vectors = s.matrix + copies * SIDE * STRIDE;
+    s.product = s.vectors + copies * SIDE * STRIDE;
+    return s;
+}
+
+// d += a·b for tiles 8 × 4 and 4 × 8, one entry of each in every lane.
+__device__ void multiply_tile(double (&d)[2], double a, double b) {
+    asm volatile(
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
+        : "+d"(d[0]), "+d"(d[1])
+        : "d"(a), "d"(b));
+}
+
+// out = left·diag(weight)·right; a matrix is transposed if its flag is set.
+__device__ void multiply(double *out, const double *left, bool turn_left,
+                         const double *weight, const double *right, bool turn_right,
+                         int copies) {
+    int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
+    for (int item = warp; item < copies * TILES * TILES; item += WARPS) {
+        int copy = item / (TILES * TILES), tile = item % (TILES * TILES);
+        int i = tile / TILES * 8 + row, j = tile % TILES * 8 + row;
+        const double *a = left + copy * SIDE * STRIDE;
+        const double *b = right + copy * SIDE * STRIDE;
+        double d[2] = {0.0, 0.0};
+        for (int k = column; k < SIDE; k += 4) {
+            double scale = weight ? weight[copy * SIDE + k] : 1.0;
+            multiply_tile(d, scale * a[turn_left ? k * STRIDE + i : i * STRIDE + k],
+                          b[turn_right ? j * STRIDE + k : k * STRIDE + j]);
+        }
+        double *place = out + copy * SIDE * STRIDE + i * STRIDE;
+        place += tile % TILES * 8 + 2 * column;
+        place[0] = d[0];
+        place[1] = d[1];
+    }
+    __syncthreads();
+}
+
+// Pair i of a round in which every index meets another: the circle method.
+__device__ void pair_of(int round, int i, int n_even, int &p, int &q) {
+    p = i ? round + i : n_even - 1;
+    q = i ? round - i : round;
+    if (i && p >= n_even - 1) p -= n_even - 1;
+    if (q < 0) q += n_even - 1;
+}
+
+// Place of an entry in the upper half, where alone a symmetric matrix is kept.
+__device__ int upper(int i, int j) { return i < j ? i * STRIDE + j : j * STRIDE + i; }
+
+// The rotation that takes an entry between two diagonal ones to (nearly) zero. Its
+// angle need not be exact: it must be orthogonal, and is repeated until all is zero.
+__device__ void find_turn(double *turn, double across, double apart) {
+    float o = 2.0f * (float)across, d = (float)apart, t = 0.0f;
+    if (fabsf(o) > 1e-17f)
+        t = copysignf(1.0f, d) * o / (fabsf(d) + sqrtf(d * d + o * o));
+    turn[0] = rsqrt(1.0 + (double)t * (double)t);
+    turn[1] = (double)t * turn[0];
+}
+
+// Diagonalise `matrix` by rotations, which are accumulated in `vectors`. `scale` is
+// one over the matrix's size, below whose rounding entries count as zero.
+__device__ void diagonalise(Shared s, int n, const double *scale, int copies) {
+    const int halves = SIDE / 2, folded = halves / 2 * (halves + 1);
+    int half = (n + 1) / 2, n_even = 2 * half, tid = threadIdx.x;
+    for (int sweep = 0; sweep < 30; sweep++) {
+        bool any = false;
+        for (int item = tid; item < copies * SIDE * SIDE; item += THREADS) {
+            int copy = item / (SIDE * SIDE), i = item / SIDE % SIDE, j = item % SIDE;
+            double entry = s.matrix[(copy * SIDE + i) * STRIDE + j];
+            any = any || (i < j && j < n && fabs(entry) * scale[copy] > 1e-15);
+        }
+        if (!__syncthreads_or(any)) return;
+        for (int round = 0; round < n_even - 1; round++) {
+            for (int item = tid; item < copies * halves; item += THREADS) {
+                int copy = item / halves, i = item % halves, p, q;
+                if (i >= half) continue;
+                pair_of(round, i, n_even, p, q);
+                const double *m = s.matrix + copy * SIDE * STRIDE;
+                double apart = m[q * STRIDE + q] - m[p * STRIDE + p];
+                find_turn(s.turns + 2 * item, scale[copy] * m[upper(p, q)],
+                          scale[copy] * apart);
+            }
+            __syncthreads();
+            for (int item = tid; item < copies * folded; item += THREADS) {
+                // Rows i of the upper half, the long ones filled up by the short.
+                int copy = item / folded, i = item % folded / (halves + 1);
+                int j = i + item % (halves + 1), p, q, u, v;
+                if (j >= halves) {
+                    j -= i + 1;
+                    i = halves - 1 - i;
+                }
+                if (j >= half) continue;
+                pair_of(round, i, n_even, p, q);
+                pair_of(round, j, n_even, u, v);
+                const double *left = s.turns + 2 * (copy * halves + i);
+                const double *right = s.turns + 2 * (copy * halves + j);
+                double *m = s.matrix + copy * SIDE * STRIDE;
+                double a = m[upper(p, u)], b = m[upper(p, v)];
+                double c = m[upper(q, u)], d = m[upper(q, v)];
+                double e = left[0] * a - left[1] * c, f = left[0] * b - left[1] * d;
+                double g = left[1] * a + left[0] * c, h = left[1] * b + left[0] * d;
+                m[upper(p, u)] = right[0] * e - right[1] * f;
+                m[upper(p, v)] = right[1] * e + right[0] * f;
+                m[upper(q, u)] = right[0] * g - right[1] * h;
+                m[upper(q, v)] = right[1] * g + right[0] * h;
+            }
+            for (int item = tid; item < copies * SIDE * halves; item += THREADS) {
+                int copy = item / (SIDE * halves), i = item / halves % SIDE, p, q;
+                if (i >= n || item % halves >= half) continue;
+                pair_of(round, item % halves, n_even, p, q);
+                const double *turn = s.turns + 2 * (copy * halves + item % halves);
+                double *row = s.vectors + (copy * SIDE + i) * STRIDE;
+                double a = row[p], b = row[q];
+                row[p] = turn[0] * a - turn[1] * b;
+                row[q] = turn[1] * a + turn[0] * b;
+            }
+            __syncthreads();
+        }
+    }
+}
+
+// Eigenvalues (ascending) and, unless null, eigenvectors of symmetric n × n matrices.
+extern "C" __global__ void __launch_bounds__(THREADS)
+eigh(int n, const REAL *matrices, REAL *values, REAL *vectors) {
+    extern __shared__ double memory[];
+    Shared s = share(memory, 1);
+    long long start = (long long)blockIdx.x * n * n;
+    for (int item = threadIdx.x; item < SIDE * SIDE; item += THREADS) {
+        int i = item / SIDE, j = item % SIDE;
+        bool inside = i < n && j < n;
+        // Of a matrix that is symmetric to rounding, the lower half counts.
+        int place = i < j ? j * n + i : i * n + j;
+        s.matrix[i * STRIDE + j] = inside ? (double)matrices[start + place] : 0.0;
+        s.vectors[i * STRIDE + j] = i == j ? 1.0 : 0.0;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < SIDE; i += THREADS) {
+        double largest = 0.0;
+        for (int j = 0; j < n; j++)
+            largest = fmax(largest, fabs(s.matrix[i * STRIDE + j]));
+        s.values[i] = largest;
+    }
+    __syncthreads();
+    double largest = 0.0;
+    for (int i = 0; i < n; i++) largest = fmax(largest, s.values[i]);
+    double scale = largest > 0.0 ? 1.0 / largest : 0.0;
+    diagonalise(s, n, &scale, 1);
+    for (int j = threadIdx.x; j < n; j += THREADS) {
+        double value = s.matrix[j * STRIDE + j];
+        int place = 0;
+        for (int i = 0; i < n; i++) {
+            double other = s.matrix[i * STRIDE + i];
+            place += other < value || (other == value && i < j);
+        }
+        values[(long long)blockIdx.x * n + place] = (REAL)value;
+        if (vectors)
+            for (int i = 0; i < n; i++)
+                vectors[start + i * n + place] = (REAL)s.vectors[i * STRIDE + j];
+    }
+}
+
+#if TILES <= 5
+
+#define PAIRS (TILES * (TILES + 1) / 2)
+
+// One problem's arrays. Copies come in pairs: nuclear norm (0), spectral ball (1).
+struct State {
+    const REAL *pilot;         // [n][q]
+    REAL *x;                   // [n][q]
+    REAL *y, *dual, *before;   // [2][n][q]
+    double radius, weight;     // of the entrywise terms
+    double steps[2];
+};
+
+struct Sums { double x, primal[2], change[2]; };
+
+// What a pass over the matrices does. It first finds dual parts and point by the
+// filters in shared memory (`filter`), or reads them; then keeps them and adds up
+// their distances (`hold`), or moves the copies and adds up their Gram matrices.
+struct Pass { bool filter, hold, remember; double relax, factor[2]; };
+
+__device__ void pass_over(const State &p, int n, int q, Shared s, const Pass &pass,
+                          double (&gram)[2][PAIRS][2], Sums &sums) {
+    int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
+    long long size = (long long)n * q;
+    double rates[2] = {1.0 / p.steps[0], 1.0 / p.steps[1]};
+    double total = rates[0] + rates[1], threshold = p.weight / total;
+    for (int first = 8 * warp; first < q; first += 8 * WARPS) {
+        double tile[2][TILES][2] = {};
+        if (pass.filter) {
+            bool in_row = first + row < q;
+#pragma unroll
+            for (int k = 0; k < SIDE; k += 4) {
+                bool inside = in_row && k + column < n;
+                long long place = (long long)(k + column) * q + first + row;
+                double z = inside ? (double)p.pilot[place] : 0.0;
+                double a = inside ? (double)p.y[place] : 0.0;
+                double b = inside ? (double)p.y[size + place] - z : 0.0;
+#pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    int at = (8 * t + row) * STRIDE + k + column;
+                    multiply_tile(tile[0][t], s.matrix[at], a);
+                    multiply_tile(tile[1][t], s.matrix[SIDE * STRIDE + at], b);
+                }
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < TILES; t++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                int i = 8 * t + row, j = first + 2 * column + e;
+                if (i >= n || j >= q) {
+                    tile[0][t][e] = tile[1][t][e] = 0.0;
+                    continue;
+                }
+                long long place = (long long)i * q + j;
+                double z = p.pilot[place], x = 0.0, y[2], d[2], near[2];
+                for (int c = 0; c < 2; c++) {
+                    y[c] = p.y[c * size + place];
+                    d[c] = pass.filter ? tile[c][t][e] : (double)p.dual[c * size + place];
+                    near[c] = y[c] - d[c];
+                }
+                if (pass.filter) {
+                    for (int c = 0; c < 2; c++) x += rates[c] * (y[c] - 2.0 * d[c]);
+                    x /= total;
+                    x -= fmin(fmax(x, -threshold), threshold);
+                    x = fmin(fmax(x, z - p.radius), z + p.radius);
+                } else {
+                    x = p.x[place];
+                }
+                if (pass.hold) {
+                    p.x[place] = (REAL)x;
+                    sums.x += x * x;
+                    for (int c = 0; c < 2; c++) {
+                        p.dual[c * size + place] = (REAL)d[c];
+                        double apart = x - near[c];
+                        double moved = near[c] - (double)p.before[c * size + place];
+                        sums.primal[c] += apart * apart;
+                        sums.change[c] += moved * moved;
+                    }
+                } else {
+                    for (int c = 0; c < 2; c++) {
+                        if (pass.remember) p.before[c * size + place] = (REAL)near[c];
+                        y[c] = near[c] + d[c] / pass.factor[c] +
+                               pass.relax * (x - near[c]);
+                        p.y[c * size + place] = (REAL)y[c];
+                    }
+                    tile[0][t][e] = y[0];
+                    tile[1][t][e] = y[1] - z;
+                }
+            }
+        if (pass.hold) continue;
+        // The order of columns does not matter to a Gram matrix.
+#pragma unroll
+        for (int c = 0; c < 2; c++)
+#pragma unroll
+            for (int i = 0, at = 0; i < TILES; i++)
+#pragma unroll
+                for (int j = i; j < TILES; j++, at++) {
+                    multiply_tile(gram[c][at], tile[c][i][0], tile[c][j][0]);
+                    multiply_tile(gram[c][at], tile[c][i][1], tile[c][j][1]);
+                }
+    }
+}
+
+// Add the warps' Gram matrices, one after another: the sum has one order.
+__device__ void collect(double *out, double (&gram)[2][PAIRS][2]) {
+    int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
+    for (int turn = 0; turn < WARPS; turn++) {
+        if (warp == turn) {
+#pragma unroll
+            for (int c = 0; c < 2; c++)
+#pragma unroll
+                for (int i = 0, at = 0; i < TILES; i++)
+#pragma unroll
+                    for (int j = i; j < TILES; j++, at++)
+#pragma unroll
+                        for (int e = 0; e < 2; e++) {
+                            double *place = out + (c * SIDE + 8 * i + row) * STRIDE +
+                                            8 * j + 2 * column + e;
+                            *place = (turn ? *place : 0.0) + gram[c][at][e];
+                            gram[c][at][e] = 0.0;
+                        }
+        }
+        __syncthreads();
+    }
+    for (int item = threadIdx.x; item < 2 * SIDE * SIDE; item += THREADS) {
+        int copy = item / (SIDE * SIDE), i = item / SIDE % SIDE, j = item % SIDE;
+        if (i / 8 > j / 8)
+            out[(copy * SIDE + i) * STRIDE + j] = out[(copy * SIDE + j) * STRIDE + i];
+    }
+    __syncthreads();
+}
+
+// Turn Gram matrices in `product` into filters in `matrix`: what they cut off.
+__device__ void make_filters(Shared s, int n, const double *radii) {
+    int tid = threadIdx.x;
+    double scale[2];
+    for (int c = 0; c < 2; c++) {
+        double trace = 0.0;
+        for (int i = 0; i < n; i++) trace += s.product[(c * SIDE + i) * STRIDE + i];
+        scale[c] = trace > 0.0 ? 1.0 / trace : 0.0;
+    }
+    // In the last eigenvectors' basis the matrix is nearly diagonal.
+    multiply(s.matrix, s.product, false, nullptr, s.vectors, false, 2);
+    for (int item = tid; item < 2 * SIDE * STRIDE; item += THREADS)
+        s.product[item] = s.matrix[item];
+    __syncthreads();
+    multiply(s.matrix, s.vectors, true, nullptr, s.product, false, 2);
+    diagonalise(s, n, scale, 2);
+    for (int item = tid; item < 2 * SIDE; item += THREADS) {
+        int copy = item / SIDE, i = item % SIDE;
+        double square = i < n ? s.matrix[(copy * SIDE + i) * STRIDE + i] : 0.0;
+        double kept = fmin(radii[copy] * rsqrt(fmax(square, 1e-300)), 1.0);
+        s.values[item] = i >= n ? 0.0 : copy ? 1.0 - kept : kept;
+    }
+    __syncthreads();
+    multiply(s.matrix, s.vectors, false, s.values, s.vectors, true, 2);
+}
+
+__device__ void add_up(Sums &sums, double *shared) {
+    double *all = &sums.x;
+    for (int k = 0; k < 5; k++) {
+        for (int step = 16; step; step /= 2)
+            all[k] += __shfl_down_sync(0xffffffffu, all[k], step);
+        if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32 * 8 + k] = all[k];
+    }
+    __syncthreads();
+    for (int k = 0; k < 5; k++) {
+        all[k] = 0.0;
+        for (int warp = 0; warp < WARPS; warp++) all[k] += shared[warp * 8 + k];
+    }
+    __syncthreads();
+}
+
+// Factor on a step's weight that balances two squared distances.
+__device__ double balance(double primal, double change) {
+    if (!(primal > 0.0 && change > 0.0)) return 1.0;
+    double ratio = sqrt(primal / change);
+    if (ratio <= 1.5 && ratio >= 1.0 / 1.5) return 1.0;
+    return fmin(fmax(sqrt(ratio), 0.5), 2.0);
+}
+
+// Iterate each problem until its copies agree to `eager`, or until a look is due.
+// The copies are found and left as they were before they moved towards the point.
+extern "C" __global__ void __launch_bounds__(THREADS)
+iterate(int n, int q, const REAL *pilot, const REAL *radius, const REAL *weight,
+        const REAL *low_radius, const REAL *low_weight, REAL *x, REAL *y, REAL *dual,
+        REAL *before, REAL *steps, const REAL *eager, REAL *apart, long long *n_iter,
+        const bool *done, int check_every, int adapt_until, int look_every,
+        int last, double relax) {
+    long long g = blockIdx.x, size = (long long)n * q;
+    if (done[g]) return;
+    extern __shared__ double memory[];
+    Shared s = share(memory, 2);
+    State p = {pilot + g * size, x + g * size, y + 2 * g * size, dual + 2 * g * size,
+               before + 2 * g * size, (double)radius[g], (double)weight[g],
+               {(double)steps[2 * g], (double)steps[2 * g + 1]}};
+    for (int item = threadIdx.x; item < 2 * SIDE * STRIDE; item += THREADS)
+        s.vectors[item] = item / STRIDE % SIDE == item % STRIDE ? 1.0 : 0.0;
+    double gram[2][PAIRS][2] = {};
+    int t = (int)n_iter[g];
+    Sums sums = {};
+    pass_over(p, n, q, s, {false, false, false, relax, {1.0, 1.0}}, gram, sums);
+    while (true) {
+        t++;
+        collect(s.product, gram);
+        double radii[2] = {(double)low_weight[g] * p.steps[0], (double)low_radius[g]};
+        make_filters(s, n, radii);
+        bool check = t % check_every == 0 || t == last;
+        bool adapt = (t + 1) % check_every == 0 && t + 1 <= adapt_until;
+        bool hold = check || adapt;
+        bool remember = (t + 2) % check_every == 0;
+        sums = {};
+        pass_over(p, n, q, s, {true, hold, remember, relax, {1.0, 1.0}}, gram, sums);
+        if (!hold) continue;
+        add_up(sums, s.sums);
+        if (check) {
+            double worst = sqrt(fmax(sums.primal[0], sums.primal[1]));
+            worst /= sums.x > 0.0 ? sqrt(sums.x) : 1.0;
+            if (worst <= (double)eager[g] || t % look_every == 0 || t == last) {
+                if (threadIdx.x == 0) {
+                    apart[g] = (REAL)worst;
+                    n_iter[g] = t;
+                    for (int c = 0; c < 2; c++) steps[2 * g + c] = (REAL)p.steps[c];
+                }
+                return;
+            }
+        }
+        double factor[2] = {1.0, 1.0};
+        for (int c = 0; c < 2 && adapt; c++) {
+            factor[c] = balance(sums.primal[c], sums.change[c]);
+            p.steps[c] /= factor[c];
+        }
+        __syncthreads();
+        pass_over(p, n, q, s, {false, false, remember, relax, {factor[0], factor[1]}},
+                  gram, sums);
+    }
+}
+
+#endif
