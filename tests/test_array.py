@@ -6,6 +6,7 @@ from sltr._array import (
     as_array,
     clip,
     eigh,
+    eigvalsh,
     has_real_numbers,
     is_array_api,
     is_numpy,
@@ -72,6 +73,28 @@ def test_decompositions_agree_with_numpy(xp, rng):
     rhs = rng.normal(size=(3, 2))
     found = xp.numpy(positive_solver(xp.array(gram[0]))(xp.array(rhs)))
     assert_close(found, np.linalg.solve(gram[0], rhs))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("side", [1, 2, 7, 8, 31, 64, 65])
+def test_eigenpairs_of_any_side_and_spectrum(xp, rng, side, dtype):
+    """Full rank, rank one, zero, equal eigenvalues, and no diagonal at all."""
+    x = rng.normal(size=(side, 2 * side))
+    off = np.full((side, side), 1e-3) - 1e-3 * np.eye(side)
+    given = np.stack(
+        [x @ x.T, np.outer(x[:, 0], x[:, 0]), 0 * off, 7 * np.eye(side), off]
+    ).astype(dtype)
+    values, vectors = (xp.numpy(v) for v in eigh(xp.array(given)))
+    assert values.dtype == vectors.dtype == dtype
+    limit = 30 * np.sqrt(side) * np.finfo(dtype).eps
+    for g, matrix in enumerate(given):
+        size = np.linalg.norm(matrix, 2) + (g == 2)
+        v, vec = values[g].astype(float), vectors[g].astype(float)
+        assert np.all(np.diff(v) >= 0)
+        assert np.abs((vec * v) @ vec.T - matrix).max() <= limit * size
+        assert np.abs(vec.T @ vec - np.eye(side)).max() <= limit
+        alone = xp.numpy(eigvalsh(xp.array(given)))[g]
+        assert np.abs(alone - v).max() <= limit * size
 
 
 def test_clip_takes_numbers_arrays_and_no_bound(xp, rng):

@@ -187,7 +187,7 @@ def _wants_cupy(gram: Array) -> bool:
 def _through_cupy(name: str, x: Array) -> Any:
     """Call a cupy.linalg function on torch memory, on torch's own stream."""
     cupy, torch = _cuda.cupy(), import_module("torch")
-    with _cuda.on_stream_of(x):
+    with _cuda.on_torch_stream(x):
         result = getattr(cupy.linalg, name)(cupy.from_dlpack(x.detach().contiguous()))
         if isinstance(result, tuple):
             return tuple(torch.from_dlpack(part) for part in result)

@@ -12,7 +12,7 @@
 struct Shared {
     double *sums;              // [WARPS][8]
     double *values;            // [copies][SIDE]
-    double *turns;             // [copies][SIDE / 2][2], cosine and sine
+    double *turns;             // [2][copies][SIDE], cosines and sines of two rounds
     double *matrix, *vectors;  // [copies][SIDE][STRIDE]
     double *product;           // the same, not used by all
 };
@@ -22,7 +22,7 @@ __device__ Shared share(double *memory, int copies) {
     s.sums = memory;
     s.values = s.sums + 8 * WARPS;
     s.turns = s.values + copies * SIDE;
-    s.matrix = s.turns + copies * SIDE;
+    s.matrix = s.turns + 2 * copies * SIDE;
     s.vectors = s.matrix + copies * SIDE * STRIDE;
     s.product = s.vectors + copies * SIDE * STRIDE;
     return s;
@@ -71,53 +71,103 @@ __device__ void pair_of(int round, int i, int n_even, int &p, int &q) {
 // Place of an entry in the upper half, where alone a symmetric matrix is kept.
 __device__ int upper(int i, int j) { return i < j ? i * STRIDE + j : j * STRIDE + i; }
 
-// The rotation that takes an entry between two diagonal ones to (nearly) zero. Its
-// angle need not be exact: it must be orthogonal, and is repeated until all is zero.
-__device__ void find_turn(double *turn, double across, double apart) {
-    float o = 2.0f * (float)across, d = (float)apart, t = 0.0f;
-    if (fabsf(o) > 1e-17f)
-        t = copysignf(1.0f, d) * o / (fabsf(d) + sqrtf(d * d + o * o));
-    turn[0] = rsqrt(1.0 + (double)t * (double)t);
-    turn[1] = (double)t * turn[0];
+// The rotation that takes the entry between two diagonal ones to (nearly) zero. Its
+// angle need not be exact, as it is repeated until all are zero; its length must be.
+__device__ void find_turn(float across, float apart, double &cosine, double &sine) {
+    float c = 1.0f, s = 0.0f, o = 2.0f * across;
+    if (fabsf(o) > 1e-17f) {
+        float inverse = rsqrtf(apart * apart + o * o);
+        float square = 0.5f + 0.5f * fabsf(apart) * inverse;
+        float rest = rsqrtf(square);
+        c = square * rest;
+        s = 0.5f * o * inverse * rest;
+        if (apart < 0.0f) s = -s;
+    }
+    double short_by = 1.0 - (double)c * (double)c - (double)s * (double)s;
+    double stretch = 1.0 + short_by * (0.5 + 0.375 * short_by);
+    cosine = (double)c * stretch;
+    sine = (double)s * stretch;
 }
 
-// Diagonalise `matrix` by rotations, which are accumulated in `vectors`. `scale` is
-// one over the matrix's size, below whose rounding entries count as zero.
-__device__ void diagonalise(Shared s, int n, const double *scale, int copies) {
-    const int halves = SIDE / 2, folded = halves / 2 * (halves + 1);
-    int half = (n + 1) / 2, n_even = 2 * half, tid = threadIdx.x;
+// Diagonalise `matrix`, its upper half, by rotations that `vectors` accumulate.
+// `scale` is one over the matrix's size, below whose rounding entries count as zero.
+//
+// In each round all indices meet in pairs. Some warps find the pairs' rotations and
+// turn their own entries, while the others turn the vectors by those of the round
+// before; then all turn the entries where two pairs cross.
+template <int COPIES, bool VECTORS>
+__device__ void diagonalise(Shared s, int n, const double *scale) {
+    const int HALF = SIDE / 2, CROSSINGS = HALF * (HALF - 1) / 2;
+    const int FINDERS = (COPIES * HALF + 31) / 32, TURNERS = WARPS - FINDERS;
+    const int ITEMS = (COPIES * CROSSINGS + THREADS - 1) / THREADS;
+    const int ROWS = (SIDE + TURNERS - 1) / TURNERS;
+    int half = (n + 1) / 2, n_even = 2 * half, tid = threadIdx.x, warp = tid / 32;
+    double own_scale = scale[tid / HALF < COPIES ? tid / HALF : 0];
     for (int sweep = 0; sweep < 30; sweep++) {
         bool any = false;
-        for (int item = tid; item < copies * SIDE * SIDE; item += THREADS) {
+        for (int item = tid; item < COPIES * SIDE * SIDE; item += THREADS) {
             int copy = item / (SIDE * SIDE), i = item / SIDE % SIDE, j = item % SIDE;
             double entry = s.matrix[(copy * SIDE + i) * STRIDE + j];
             any = any || (i < j && j < n && fabs(entry) * scale[copy] > 1e-15);
         }
         if (!__syncthreads_or(any)) return;
-        for (int round = 0; round < n_even - 1; round++) {
-            for (int item = tid; item < copies * halves; item += THREADS) {
-                int copy = item / halves, i = item % halves, p, q;
-                if (i >= half) continue;
-                pair_of(round, i, n_even, p, q);
-                const double *m = s.matrix + copy * SIDE * STRIDE;
-                double apart = m[q * STRIDE + q] - m[p * STRIDE + p];
-                find_turn(s.turns + 2 * item, scale[copy] * m[upper(p, q)],
-                          scale[copy] * apart);
+        for (int round = 0; round < n_even; round++) {
+            double *turns = s.turns + (round & 1) * COPIES * SIDE;
+            double *last = s.turns + (1 - (round & 1)) * COPIES * SIDE;
+            int p, q, u, v;
+            if (warp < FINDERS && round < n_even - 1) {
+                int copy = tid / HALF, i = tid % HALF;
+                if (copy < COPIES && i < half) {
+                    pair_of(round, i, n_even, p, q);
+                    double *m = s.matrix + copy * SIDE * STRIDE, c, d;
+                    double a = m[p * STRIDE + p], b = m[q * STRIDE + q];
+                    double o = m[upper(p, q)];
+                    find_turn((float)(own_scale * o), (float)(own_scale * (b - a)), c, d);
+                    turns[2 * tid] = c;
+                    turns[2 * tid + 1] = d;
+                    double e = c * a - d * o, f = c * o - d * b;
+                    double g = d * a + c * o, h = d * o + c * b;
+                    m[p * STRIDE + p] = c * e - d * f;
+                    m[q * STRIDE + q] = d * g + c * h;
+                    m[upper(p, q)] = d * e + c * f;
+                }
+            }
+            if (VECTORS && warp >= FINDERS && round > 0) {
+                for (int item = tid % 32; item < COPIES * HALF; item += 32) {
+                    int copy = item / HALF, i = item % HALF;
+                    if (i >= half) continue;
+                    pair_of(round - 1, i, n_even, p, q);
+                    double *m = s.vectors + copy * SIDE * STRIDE;
+                    double c = last[2 * item], d = last[2 * item + 1];
+                    double a[ROWS], b[ROWS];
+#pragma unroll
+                    for (int k = 0; k < ROWS; k++) {
+                        int row = warp - FINDERS + k * TURNERS;
+                        a[k] = row < n ? m[row * STRIDE + p] : 0.0;
+                        b[k] = row < n ? m[row * STRIDE + q] : 0.0;
+                    }
+#pragma unroll
+                    for (int k = 0; k < ROWS; k++) {
+                        int row = warp - FINDERS + k * TURNERS;
+                        if (row >= n) continue;
+                        m[row * STRIDE + p] = c * a[k] - d * b[k];
+                        m[row * STRIDE + q] = d * a[k] + c * b[k];
+                    }
+                }
             }
             __syncthreads();
-            for (int item = tid; item < copies * folded; item += THREADS) {
-                // Rows i of the upper half, the long ones filled up by the short.
-                int copy = item / folded, i = item % folded / (halves + 1);
-                int j = i + item % (halves + 1), p, q, u, v;
-                if (j >= halves) {
-                    j -= i + 1;
-                    i = halves - 1 - i;
-                }
-                if (j >= half) continue;
+            if (round == n_even - 1) break;
+#pragma unroll
+            for (int k = 0; k < ITEMS; k++) {
+                // Crossings by how far apart the pairs' numbers are, round a circle.
+                int item = tid + k * THREADS, copy = item / CROSSINGS;
+                int i = item % CROSSINGS % HALF;
+                int j = (i + item % CROSSINGS / HALF + 1) % HALF;
+                if (copy >= COPIES || i >= half || j >= half) continue;
                 pair_of(round, i, n_even, p, q);
                 pair_of(round, j, n_even, u, v);
-                const double *left = s.turns + 2 * (copy * halves + i);
-                const double *right = s.turns + 2 * (copy * halves + j);
+                const double *left = turns + 2 * (copy * HALF + i);
+                const double *right = turns + 2 * (copy * HALF + j);
                 double *m = s.matrix + copy * SIDE * STRIDE;
                 double a = m[upper(p, u)], b = m[upper(p, v)];
                 double c = m[upper(q, u)], d = m[upper(q, v)];
@@ -127,16 +177,6 @@ __device__ void diagonalise(Shared s, int n, const double *scale, int copies) {
                 m[upper(p, v)] = right[1] * e + right[0] * f;
                 m[upper(q, u)] = right[0] * g - right[1] * h;
                 m[upper(q, v)] = right[1] * g + right[0] * h;
-            }
-            for (int item = tid; item < copies * SIDE * halves; item += THREADS) {
-                int copy = item / (SIDE * halves), i = item / halves % SIDE, p, q;
-                if (i >= n || item % halves >= half) continue;
-                pair_of(round, item % halves, n_even, p, q);
-                const double *turn = s.turns + 2 * (copy * halves + item % halves);
-                double *row = s.vectors + (copy * SIDE + i) * STRIDE;
-                double a = row[p], b = row[q];
-                row[p] = turn[0] * a - turn[1] * b;
-                row[q] = turn[1] * a + turn[0] * b;
             }
             __syncthreads();
         }
@@ -168,7 +208,10 @@ eigh(int n, const REAL *matrices, REAL *values, REAL *vectors) {
     double largest = 0.0;
     for (int i = 0; i < n; i++) largest = fmax(largest, s.values[i]);
     double scale = largest > 0.0 ? 1.0 / largest : 0.0;
-    diagonalise(s, n, &scale, 1);
+    if (vectors)
+        diagonalise<1, true>(s, n, &scale);
+    else
+        diagonalise<1, false>(s, n, &scale);
     for (int j = threadIdx.x; j < n; j += THREADS) {
         double value = s.matrix[j * STRIDE + j];
         int place = 0;
@@ -201,14 +244,16 @@ struct Sums { double x, primal[2], change[2]; };
 // What a pass over the matrices does. It first finds dual parts and point by the
 // filters in shared memory (`filter`), or reads them; then keeps them and adds up
 // their distances (`hold`), or moves the copies and adds up their Gram matrices.
-struct Pass { bool filter, hold, remember; double relax, factor[2]; };
+struct Pass { bool filter, hold, remember; double relax, shrink[2]; };
 
 __device__ void pass_over(const State &p, int n, int q, Shared s, const Pass &pass,
                           double (&gram)[2][PAIRS][2], Sums &sums) {
     int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
     long long size = (long long)n * q;
     double rates[2] = {1.0 / p.steps[0], 1.0 / p.steps[1]};
-    double total = rates[0] + rates[1], threshold = p.weight / total;
+    double mean = 1.0 / (rates[0] + rates[1]), threshold = p.weight * mean;
+    rates[0] *= mean;
+    rates[1] *= mean;
     for (int first = 8 * warp; first < q; first += 8 * WARPS) {
         double tile[2][TILES][2] = {};
         if (pass.filter) {
@@ -246,7 +291,6 @@ __device__ void pass_over(const State &p, int n, int q, Shared s, const Pass &pa
                 }
                 if (pass.filter) {
                     for (int c = 0; c < 2; c++) x += rates[c] * (y[c] - 2.0 * d[c]);
-                    x /= total;
                     x -= fmin(fmax(x, -threshold), threshold);
                     x = fmin(fmax(x, z - p.radius), z + p.radius);
                 } else {
@@ -265,7 +309,7 @@ __device__ void pass_over(const State &p, int n, int q, Shared s, const Pass &pa
                 } else {
                     for (int c = 0; c < 2; c++) {
                         if (pass.remember) p.before[c * size + place] = (REAL)near[c];
-                        y[c] = near[c] + d[c] / pass.factor[c] +
+                        y[c] = near[c] + d[c] * pass.shrink[c] +
                                pass.relax * (x - near[c]);
                         p.y[c * size + place] = (REAL)y[c];
                     }
@@ -331,7 +375,7 @@ __device__ void make_filters(Shared s, int n, const double *radii) {
         s.product[item] = s.matrix[item];
     __syncthreads();
     multiply(s.matrix, s.vectors, true, nullptr, s.product, false, 2);
-    diagonalise(s, n, scale, 2);
+    diagonalise<2, true>(s, n, scale);
     for (int item = tid; item < 2 * SIDE; item += THREADS) {
         int copy = item / SIDE, i = item % SIDE;
         double square = i < n ? s.matrix[(copy * SIDE + i) * STRIDE + i] : 0.0;
@@ -411,13 +455,12 @@ iterate(int n, int q, const REAL *pilot, const REAL *radius, const REAL *weight,
                 return;
             }
         }
-        double factor[2] = {1.0, 1.0};
+        double shrink[2] = {1.0, 1.0};
         for (int c = 0; c < 2 && adapt; c++) {
-            factor[c] = balance(sums.primal[c], sums.change[c]);
-            p.steps[c] /= factor[c];
+            shrink[c] = 1.0 / balance(sums.primal[c], sums.change[c]);
+            p.steps[c] *= shrink[c];
         }
-        __syncthreads();
-        pass_over(p, n, q, s, {false, false, remember, relax, {factor[0], factor[1]}},
+        pass_over(p, n, q, s, {false, false, remember, relax, {shrink[0], shrink[1]}},
                   gram, sums);
     }
 }

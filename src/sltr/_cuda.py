@@ -7,10 +7,12 @@ code does as well, slower.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,15 @@ from array_api_compat import is_cupy_array, is_torch_array
 
 Array = Any
 
-__all__ = ["cupy", "eigh", "in_c_order", "iterate", "on_stream_of", "serves"]
+__all__ = ["cupy", "eigh", "in_c_order", "iterate", "on_torch_stream", "serves"]
 
 LARGEST_EIGH, LARGEST_ITERATE = 64, 40
+# Types of the two libraries by name, and what they are called in C.
+_REALS = {
+    prefix + name: real
+    for prefix in ("", "torch.")
+    for name, real in (("float32", "float"), ("float64", "double"))
+}
 
 
 @cache
@@ -38,7 +46,7 @@ def serves(x: Array, side: int, largest: int) -> bool:
     """Say whether there is a kernel for matrices of this side, like those of `x`."""
     if side < 1 or side > largest or not _is_on_device(x) or cupy() is None:
         return False
-    return _real(x) is not None and _is_able(_device_index(x))
+    return str(x.dtype) in _REALS and _is_able(_device_index(x))
 
 
 def _is_on_device(x: Array) -> bool:
@@ -49,12 +57,6 @@ def _device_index(x: Array) -> int:
     return x.device.index if is_torch_array(x) else x.device.id
 
 
-def _real(x: Array) -> str | None:
-    """Return the C name of the array's type, if it is a floating one we know."""
-    name = str(x.dtype).removeprefix("torch.")
-    return {"float32": "float", "float64": "double"}.get(name)
-
-
 @cache
 def _is_able(index: int) -> bool:
     """Say whether double precision is fast there, with tiles to multiply."""
@@ -63,44 +65,58 @@ def _is_able(index: int) -> bool:
     return int(device.compute_capability) >= 80 and slowdown <= 4
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """What CuPy needs to know of another library's stream."""
+
+    ptr: int
+
+
+def _torch_stream(x: Array) -> _Stream:
+    return _Stream(import_module("torch").cuda.current_stream(x.device).cuda_stream)
+
+
 @contextmanager
-def on_stream_of(x: Array) -> Iterator[None]:
-    """Let CuPy work on the device and, for torch's arrays, on torch's stream."""
-    if is_cupy_array(x):
-        with x.device:
-            yield
-        return
-    stream = import_module("torch").cuda.current_stream(x.device).cuda_stream
-    with cupy().cuda.Device(x.device.index), cupy().cuda.ExternalStream(stream):
+def on_torch_stream(x: Array) -> Iterator[None]:
+    """Let CuPy work on the device and the current stream of a torch array."""
+    stream = cupy().cuda.ExternalStream(_torch_stream(x).ptr)
+    with cupy().cuda.Device(x.device.index), stream:
         yield
 
 
 @cache
-def _kernel(name: str, real: str, tiles: int, copies: int, _index: int) -> Any:
-    """Compile a kernel; return a function of the number of blocks and arguments."""
+def _kernel(name: str, real: str, tiles: int, index: int) -> Callable[..., None]:
+    """Compile a kernel; return what runs it: blocks, arguments and stream are given."""
     warps = 16 if tiles <= 2 else 8
     options = (f"-DREAL={real}", f"-DTILES={tiles}", f"-DWARPS={warps}")
     code = Path(__file__).with_suffix(".cu").read_text(encoding="utf-8")
-    kernel = cupy().RawModule(code=code, options=options).get_function(name)
     side = 8 * tiles
-    matrices = 2 if name == "eigh" else 3
-    shared = 8 * (8 * warps + copies * side * (2 + matrices * (side + 4)))
-    kernel.max_dynamic_shared_size_bytes = shared
+    copies, matrices = {"eigh": (1, 2), "iterate": (2, 3)}[name]
+    shared = 8 * (8 * warps + copies * side * (3 + matrices * (side + 4)))
+    with cupy().cuda.Device(index):
+        kernel = cupy().RawModule(code=code, options=options).get_function(name)
+        kernel.max_dynamic_shared_size_bytes = shared
+        function = kernel.kernel
 
-    def launch(blocks: int, arguments: tuple) -> None:
-        kernel((blocks,), (32 * warps,), arguments, shared_mem=shared)
+    def run(blocks: int, arguments: tuple, stream: _Stream | None) -> None:
+        function((blocks,), (32 * warps,), arguments, shared, stream)
 
-    return launch
+    return run
 
 
-def _launch(name: str, x: Array, copies: int, blocks: int, side: int, *given: Any):
-    """Run a kernel on the stream of `x`, a block for each problem."""
+def _launch(name: str, x: Array, blocks: int, side: int, *given: Any) -> None:
+    """Run a kernel where `x` is, with a thread block for each problem."""
     if blocks == 0:
         return
+    index = _device_index(x)
+    kernel = _kernel(name, _REALS[str(x.dtype)], -(-side // 8), index)
     arguments = tuple(_argument(value) for value in given)
-    with on_stream_of(x):
-        tiles = -(-side // 8)
-        _kernel(name, _real(x), tiles, copies, _device_index(x))(blocks, arguments)
+    stream = _torch_stream(x) if is_torch_array(x) else None
+    if cupy().cuda.runtime.getDevice() == index:
+        kernel(blocks, arguments, stream)
+    else:
+        with cupy().cuda.Device(index):
+            kernel(blocks, arguments, stream)
 
 
 def _argument(value: Any) -> Any:
@@ -125,8 +141,8 @@ def eigh(matrices: Array, *, vectors: bool = True) -> tuple[Array, Array | None]
     place = {"dtype": matrices.dtype, "device": matrices.device}
     values = xp.empty((*batch, n), **place)
     found = xp.empty((*batch, n, n), **place) if vectors else None
-    blocks = int(np.prod(batch))
-    _launch("eigh", matrices, 1, blocks, n, n, matrices, values, found)
+    blocks = prod(batch)
+    _launch("eigh", matrices, blocks, n, n, matrices, values, found)
     return values, found
 
 
@@ -173,5 +189,5 @@ def iterate(
     *arrays, n_iter = state
     schedule = (check_every, adapt_until, look_every, last)
     fixed = (*problem, *arrays, in_c_order(eager), apart, n_iter, in_c_order(done))
-    _launch("iterate", eager, 2, n_problems, n, n, q, *fixed, *schedule, float(relax))
+    _launch("iterate", eager, n_problems, n, n, q, *fixed, *schedule, float(relax))
     return apart

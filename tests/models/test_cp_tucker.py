@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
-import tensorly.regression as tensorly
 from joblib import parallel_config
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -15,6 +13,9 @@ from sltr.models.decomposed_cv import CPRegressorCV, TuckerRegressorCV
 from sltr.models.trr import HRTRRRegressor, ORTRRRegressor
 from sltr.models.tucker import TuckerRegressor, candidate_ranks
 from sltr.solvers.decompositions import CP, Tucker
+
+sm = pytest.importorskip("statsmodels.api")
+tensorly = pytest.importorskip("tensorly.regression")
 
 SHAPE = (6, 5, 4)
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from scipy.optimize import minimize
 
 from sltr.solvers.glm import FAMILIES, Problem, solve_block
+
+sm = pytest.importorskip("statsmodels.api")
 
 
 def _problem(family, rng, n=60, k=4, q=1):

@@ -1,6 +1,5 @@
 """Sparse and low-rank least squares: against CVXPY, and its own certificate."""
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -8,6 +7,8 @@ from sltr.solvers.least_squares import rotate
 from sltr.solvers.low_rank import Tubal, mode_norms, zeroing_weight
 from sltr.solvers.penalised import Penalised
 from sltr.solvers.penalised_admm import penalised_admm, penalised_path
+
+cp = pytest.importorskip("cvxpy")
 
 SHAPE = (5, 4, 3)
 

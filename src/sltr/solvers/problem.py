@@ -161,36 +161,36 @@ class Problem:
         """
         xp = array_namespace(x)
         x, Z = to_float64(x), to_float64(self.pilot)
-        a, alpha = (
-            spread_over(to_float64(v), Z)
-            for v in (self.sparse_radius, self.sparse_weight)
-        )
+        a, alpha = to_float64(self.sparse_radius), to_float64(self.sparse_weight)
         b, beta = to_float64(self.low_radius), to_float64(self.low_weight)
         axes = tuple(range(1, Z.ndim))
 
-        pull, dual_cost, ratio = 0.0 * Z, 0.0, 1.0 + 0.0 * b[:, 0]
-        push = 0.0 * Z
+        moved, reach = x - Z, xp.where(b > 0, b, 1.0)
+        pull: Array | float = 0.0
+        rest, dual_cost, ratio = 0.0, 0.0, 1.0 + 0.0 * a
         for k, mode in enumerate(self.modes):
             V, S = to_float64(nuclear[k]), to_float64(spectral[k])
-            size = spectral_norm(unfold(V, mode))
-            shrink = xp.where(
-                size > beta[:, k], beta[:, k] / xp.where(size > 0, size, 1.0), 1.0
-            )
+            # One decomposition for all three: small ones cost their calls.
+            values = singular_values(unfold(xp.concat([V, moved, S]), mode))
+            largest, of_S = xp.max(values, axis=-1), values[2 * self.size :, :]
+            size, away = largest[: self.size], largest[self.size : 2 * self.size]
+            shrink = clip(beta[:, k] / clip(size, 1e-150, None), None, 1.0)
             pull = pull + V * spread_over(shrink, V)
-            push = push + S
-            ball_norm = xp.sum(singular_values(unfold(S, mode), exact=exact), axis=-1)
-            dual_cost = dual_cost + b[:, k] * ball_norm
-            away = spectral_norm(unfold(x - Z, mode))
-            ratio = xp.maximum(ratio, away / xp.where(b[:, k] > 0, b[:, k], 1.0))
-        rest = pull + push
-        U = xp.where(xp.abs(Z) <= a, clip_entries(-rest, alpha), alpha * xp.sign(Z))
+            rest = rest + S
+            if exact:
+                of_S = singular_values(unfold(S, mode), exact=True)
+            dual_cost = dual_cost + b[:, k] * xp.sum(of_S, axis=-1)
+            ratio = xp.maximum(ratio, away / reach[:, k])
+        rest = rest + pull
+        most, box = spread_over(alpha, Z), spread_over(a, Z)
+        U = xp.where(xp.abs(Z) <= box, clip_entries(-rest, most), most * xp.sign(Z))
         lower = (
             xp.sum(Z * (U + pull), axis=axes)
-            - xp.sum(a * xp.abs(U + rest), axis=axes)
+            - a * xp.sum(xp.abs(U + rest), axis=axes)
             - dual_cost
         )
-        inside = Z + (x - Z) / spread_over(ratio, Z)
-        upper = xp.sum(alpha * xp.abs(inside), axis=axes)
+        inside = Z + moved / spread_over(ratio, Z)
+        upper = alpha * xp.sum(xp.abs(inside), axis=axes)
         for k, mode in enumerate(self.modes):
             values = singular_values(unfold(inside, mode), exact=exact)
             upper = upper + beta[:, k] * xp.sum(values, axis=-1)
