@@ -22,6 +22,8 @@ class Library:
         values = np.asarray(values, dtype=dtype)
         if self.name == "numpy":
             return values.copy()
+        if self.name == "cupy":
+            return self.namespace.asarray(values)
         return self.namespace.asarray(values, device=self.device)
 
     def numpy(self, array):

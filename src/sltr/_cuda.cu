@@ -241,98 +241,11 @@ struct State {
 
 struct Sums { double x, primal[2], change[2]; };
 
-// What a pass over the matrices does. It first finds dual parts and point by the
-// filters in shared memory (`filter`), or reads them; then keeps them and adds up
-// their distances (`hold`), or moves the copies and adds up their Gram matrices.
-struct Pass { bool filter, hold, remember; double relax, shrink[2]; };
-
-__device__ void pass_over(const State &p, int n, int q, Shared s, const Pass &pass,
-                          double (&gram)[2][PAIRS][2], Sums &sums) {
-    int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
-    long long size = (long long)n * q;
-    double rates[2] = {1.0 / p.steps[0], 1.0 / p.steps[1]};
-    double mean = 1.0 / (rates[0] + rates[1]), threshold = p.weight * mean;
-    rates[0] *= mean;
-    rates[1] *= mean;
-    for (int first = 8 * warp; first < q; first += 8 * WARPS) {
-        double tile[2][TILES][2] = {};
-        if (pass.filter) {
-            bool in_row = first + row < q;
-#pragma unroll
-            for (int k = 0; k < SIDE; k += 4) {
-                bool inside = in_row && k + column < n;
-                long long place = (long long)(k + column) * q + first + row;
-                double z = inside ? (double)p.pilot[place] : 0.0;
-                double a = inside ? (double)p.y[place] : 0.0;
-                double b = inside ? (double)p.y[size + place] - z : 0.0;
-#pragma unroll
-                for (int t = 0; t < TILES; t++) {
-                    int at = (8 * t + row) * STRIDE + k + column;
-                    multiply_tile(tile[0][t], s.matrix[at], a);
-                    multiply_tile(tile[1][t], s.matrix[SIDE * STRIDE + at], b);
-                }
-            }
-        }
-#pragma unroll
-        for (int t = 0; t < TILES; t++)
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-                int i = 8 * t + row, j = first + 2 * column + e;
-                if (i >= n || j >= q) {
-                    tile[0][t][e] = tile[1][t][e] = 0.0;
-                    continue;
-                }
-                long long place = (long long)i * q + j;
-                double z = p.pilot[place], x = 0.0, y[2], d[2], near[2];
-                for (int c = 0; c < 2; c++) {
-                    y[c] = p.y[c * size + place];
-                    d[c] = pass.filter ? tile[c][t][e] : (double)p.dual[c * size + place];
-                    near[c] = y[c] - d[c];
-                }
-                if (pass.filter) {
-                    for (int c = 0; c < 2; c++) x += rates[c] * (y[c] - 2.0 * d[c]);
-                    x -= fmin(fmax(x, -threshold), threshold);
-                    x = fmin(fmax(x, z - p.radius), z + p.radius);
-                } else {
-                    x = p.x[place];
-                }
-                if (pass.hold) {
-                    p.x[place] = (REAL)x;
-                    sums.x += x * x;
-                    for (int c = 0; c < 2; c++) {
-                        p.dual[c * size + place] = (REAL)d[c];
-                        double apart = x - near[c];
-                        double moved = near[c] - (double)p.before[c * size + place];
-                        sums.primal[c] += apart * apart;
-                        sums.change[c] += moved * moved;
-                    }
-                } else {
-                    for (int c = 0; c < 2; c++) {
-                        if (pass.remember) p.before[c * size + place] = (REAL)near[c];
-                        y[c] = near[c] + d[c] * pass.shrink[c] +
-                               pass.relax * (x - near[c]);
-                        p.y[c * size + place] = (REAL)y[c];
-                    }
-                    tile[0][t][e] = y[0];
-                    tile[1][t][e] = y[1] - z;
-                }
-            }
-        if (pass.hold) continue;
-        // The order of columns does not matter to a Gram matrix.
-#pragma unroll
-        for (int c = 0; c < 2; c++)
-#pragma unroll
-            for (int i = 0, at = 0; i < TILES; i++)
-#pragma unroll
-                for (int j = i; j < TILES; j++, at++) {
-                    multiply_tile(gram[c][at], tile[c][i][0], tile[c][j][0]);
-                    multiply_tile(gram[c][at], tile[c][i][1], tile[c][j][1]);
-                }
-    }
-}
+// How a pass moves the copies, and whether it remembers where they were.
+struct Move { double relax, shrink[2]; bool remember; };
 
 // Add the warps' Gram matrices, one after another: the sum has one order.
-__device__ void collect(double *out, double (&gram)[2][PAIRS][2]) {
+__device__ void collect(double *out, const double (&gram)[2][PAIRS][2]) {
     int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
     for (int turn = 0; turn < WARPS; turn++) {
         if (warp == turn) {
@@ -347,7 +260,6 @@ __device__ void collect(double *out, double (&gram)[2][PAIRS][2]) {
                             double *place = out + (c * SIDE + 8 * i + row) * STRIDE +
                                             8 * j + 2 * column + e;
                             *place = (turn ? *place : 0.0) + gram[c][at][e];
-                            gram[c][at][e] = 0.0;
                         }
         }
         __syncthreads();
@@ -358,6 +270,105 @@ __device__ void collect(double *out, double (&gram)[2][PAIRS][2]) {
             out[(copy * SIDE + i) * STRIDE + j] = out[(copy * SIDE + j) * STRIDE + i];
     }
     __syncthreads();
+}
+
+// Go over the matrices once. First find dual parts and point by the filters in
+// shared memory (FILTER), or read them; then keep them and add up their distances
+// (HOLD), or move the copies and find their Gram matrices.
+template <bool FILTER, bool HOLD>
+__device__ Sums pass_over(const State &p, int n, int q, Shared s, const Move &move) {
+    int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
+    long long size = (long long)n * q;
+    double rates[2] = {1.0 / p.steps[0], 1.0 / p.steps[1]};
+    double mean = 1.0 / (rates[0] + rates[1]), threshold = p.weight * mean;
+    rates[0] *= mean;
+    rates[1] *= mean;
+    double gram[2][PAIRS][2] = {};
+    Sums sums = {};
+    for (int first = 8 * warp; first < q; first += 8 * WARPS) {
+        double dual[2][TILES][2] = {}, y[2][TILES][2], z[TILES][2], x[TILES][2];
+        // All is read before anything is written: reads need not wait in turn.
+#pragma unroll
+        for (int t = 0; t < TILES; t++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                int i = 8 * t + row, j = first + 2 * column + e;
+                bool inside = i < n && j < q;
+                long long place = inside ? (long long)i * q + j : 0;
+                z[t][e] = inside ? (double)p.pilot[place] : 0.0;
+                x[t][e] = inside && !FILTER ? (double)p.x[place] : 0.0;
+#pragma unroll
+                for (int c = 0; c < 2; c++) {
+                    y[c][t][e] = inside ? (double)p.y[c * size + place] : 0.0;
+                    if (inside && !FILTER)
+                        dual[c][t][e] = (double)p.dual[c * size + place];
+                }
+            }
+        if (FILTER) {
+#pragma unroll
+            for (int k = 0; k < SIDE; k += 4) {
+                bool inside = first + row < q && k + column < n;
+                long long place = inside ? (long long)(k + column) * q + first + row : 0;
+                double a = inside ? (double)p.y[place] : 0.0;
+                double b = inside ? (double)p.y[size + place] : 0.0;
+                b -= inside ? (double)p.pilot[place] : 0.0;
+#pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    int at = (8 * t + row) * STRIDE + k + column;
+                    multiply_tile(dual[0][t], s.matrix[at], a);
+                    multiply_tile(dual[1][t], s.matrix[SIDE * STRIDE + at], b);
+                }
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < TILES; t++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                int i = 8 * t + row, j = first + 2 * column + e;
+                bool inside = i < n && j < q;
+                long long place = inside ? (long long)i * q + j : 0;
+                double near[2] = {y[0][t][e] - dual[0][t][e], y[1][t][e] - dual[1][t][e]};
+                if (FILTER) {
+                    double v = rates[0] * (near[0] - dual[0][t][e]) +
+                               rates[1] * (near[1] - dual[1][t][e]);
+                    v -= fmin(fmax(v, -threshold), threshold);
+                    x[t][e] = fmin(fmax(v, z[t][e] - p.radius), z[t][e] + p.radius);
+                }
+                if (HOLD && inside) {
+                    p.x[place] = (REAL)x[t][e];
+                    sums.x += x[t][e] * x[t][e];
+#pragma unroll
+                    for (int c = 0; c < 2; c++) {
+                        p.dual[c * size + place] = (REAL)dual[c][t][e];
+                        double apart = x[t][e] - near[c];
+                        double moved = near[c] - (double)p.before[c * size + place];
+                        sums.primal[c] += apart * apart;
+                        sums.change[c] += moved * moved;
+                    }
+                } else if (inside) {
+#pragma unroll
+                    for (int c = 0; c < 2; c++) {
+                        if (move.remember) p.before[c * size + place] = (REAL)near[c];
+                        y[c][t][e] = near[c] + dual[c][t][e] * move.shrink[c] +
+                                     move.relax * (x[t][e] - near[c]);
+                        p.y[c * size + place] = (REAL)y[c][t][e];
+                    }
+                }
+                y[1][t][e] -= z[t][e];
+            }
+        // The order of columns does not matter to a Gram matrix.
+#pragma unroll
+        for (int c = 0; c < 2 * !HOLD; c++)
+#pragma unroll
+            for (int i = 0, at = 0; i < TILES; i++)
+#pragma unroll
+                for (int j = i; j < TILES; j++, at++) {
+                    multiply_tile(gram[c][at], y[c][i][0], y[c][j][0]);
+                    multiply_tile(gram[c][at], y[c][i][1], y[c][j][1]);
+                }
+    }
+    if (!HOLD) collect(s.product, gram);
+    return sums;
 }
 
 // Turn Gram matrices in `product` into filters in `matrix`: what they cut off.
@@ -426,42 +437,40 @@ iterate(int n, int q, const REAL *pilot, const REAL *radius, const REAL *weight,
                {(double)steps[2 * g], (double)steps[2 * g + 1]}};
     for (int item = threadIdx.x; item < 2 * SIDE * STRIDE; item += THREADS)
         s.vectors[item] = item / STRIDE % SIDE == item % STRIDE ? 1.0 : 0.0;
-    double gram[2][PAIRS][2] = {};
     int t = (int)n_iter[g];
-    Sums sums = {};
-    pass_over(p, n, q, s, {false, false, false, relax, {1.0, 1.0}}, gram, sums);
+    bool moved = false;
+    double shrink[2] = {1.0, 1.0};
     while (true) {
+        if (!moved)
+            pass_over<false, false>(p, n, q, s, {relax, {shrink[0], shrink[1]}, false});
         t++;
-        collect(s.product, gram);
         double radii[2] = {(double)low_weight[g] * p.steps[0], (double)low_radius[g]};
         make_filters(s, n, radii);
         bool check = t % check_every == 0 || t == last;
         bool adapt = (t + 1) % check_every == 0 && t + 1 <= adapt_until;
-        bool hold = check || adapt;
-        bool remember = (t + 2) % check_every == 0;
-        sums = {};
-        pass_over(p, n, q, s, {true, hold, remember, relax, {1.0, 1.0}}, gram, sums);
-        if (!hold) continue;
-        add_up(sums, s.sums);
-        if (check) {
-            double worst = sqrt(fmax(sums.primal[0], sums.primal[1]));
-            worst /= sums.x > 0.0 ? sqrt(sums.x) : 1.0;
-            if (worst <= (double)eager[g] || t % look_every == 0 || t == last) {
-                if (threadIdx.x == 0) {
-                    apart[g] = (REAL)worst;
-                    n_iter[g] = t;
-                    for (int c = 0; c < 2; c++) steps[2 * g + c] = (REAL)p.steps[c];
-                }
-                return;
-            }
+        moved = !check && !adapt;
+        if (moved) {
+            bool remember = (t + 2) % check_every == 0;
+            pass_over<true, false>(p, n, q, s, {relax, {1.0, 1.0}, remember});
+            continue;
         }
-        double shrink[2] = {1.0, 1.0};
-        for (int c = 0; c < 2 && adapt; c++) {
-            shrink[c] = 1.0 / balance(sums.primal[c], sums.change[c]);
+        Sums sums = pass_over<true, true>(p, n, q, s, {});
+        add_up(sums, s.sums);
+        double apart_now = sqrt(fmax(sums.primal[0], sums.primal[1]));
+        apart_now /= sums.x > 0.0 ? sqrt(sums.x) : 1.0;
+        bool agree = apart_now <= (double)eager[g];
+        if (check && (agree || t % look_every == 0 || t == last)) {
+            if (threadIdx.x == 0) {
+                apart[g] = (REAL)apart_now;
+                n_iter[g] = t;
+                for (int c = 0; c < 2; c++) steps[2 * g + c] = (REAL)p.steps[c];
+            }
+            return;
+        }
+        for (int c = 0; c < 2; c++) {
+            shrink[c] = adapt ? 1.0 / balance(sums.primal[c], sums.change[c]) : 1.0;
             p.steps[c] *= shrink[c];
         }
-        pass_over(p, n, q, s, {false, false, remember, relax, {shrink[0], shrink[1]}},
-                  gram, sums);
     }
 }
 

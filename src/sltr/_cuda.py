@@ -67,9 +67,12 @@ def _is_able(index: int) -> bool:
 
 @dataclass(frozen=True)
 class _Stream:
-    """What CuPy needs to know of another library's stream."""
+    """Another library's stream, as CuPy's two ways to take one want it."""
 
     ptr: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
 
 
 def _torch_stream(x: Array) -> _Stream:
@@ -79,9 +82,14 @@ def _torch_stream(x: Array) -> _Stream:
 @contextmanager
 def on_torch_stream(x: Array) -> Iterator[None]:
     """Let CuPy work on the device and the current stream of a torch array."""
-    stream = cupy().cuda.ExternalStream(_torch_stream(x).ptr)
-    with cupy().cuda.Device(x.device.index), stream:
-        yield
+    stream, cuda = _torch_stream(x), cupy().cuda
+    with cuda.Device(x.device.index):
+        if hasattr(cuda.Stream, "from_external"):
+            taken = cuda.Stream.from_external(stream)
+        else:  # before CuPy 14
+            taken = cuda.ExternalStream(stream.ptr)
+        with taken:
+            yield
 
 
 @cache

@@ -31,6 +31,10 @@ from sltr.solvers.splitting import (
 
 __all__ = ["admm_fused", "is_fused"]
 
+# A look at the certificates costs as much as twenty iterations: a problem pauses
+# when it will likely be certified, at this share of the tolerance.
+EAGER, LESS_EAGER = 0.05, 0.3
+
 
 def is_fused(problem: Problem) -> bool:
     """Say whether the device has a kernel for these problems."""
@@ -44,7 +48,7 @@ def admm_fused(
     """Do what `admm` does, for problems of which `is_fused` is true."""
     xp = array_namespace(problem.pilot)
     state = _State(problem, start)
-    eager = xp.full_like(problem.sparse_radius, tol)
+    eager = xp.full_like(problem.sparse_radius, EAGER * tol)
     done = xp.zeros_like(problem.sparse_radius, dtype=xp.bool)
     while True:
         apart = state.advance(eager, done, max_iter)
@@ -53,7 +57,7 @@ def admm_fused(
             end.x, end.nuclear, end.spectral, exact=tol < 1e-7
         )
         reached = (gap <= tol) & (excess <= tol)
-        eager = xp.where((apart <= eager) & ~reached, 0.6 * eager, eager)
+        eager = xp.where((apart <= eager) & ~reached, LESS_EAGER * eager, eager)
         done = done | reached | (state.n_iter == max_iter)
         stuck = ~done & (state.n_iter == RESTART_AFTER)
         all_done, some_stuck = to_python(xp.stack([xp.all(done), xp.any(stuck)]))
