@@ -30,7 +30,7 @@ __device__ Shared share(double *memory, int copies) {
 
 // d += a·b for tiles 8 × 4 and 4 × 8, one entry of each in every lane.
 __device__ void multiply_tile(double (&d)[2], double a, double b) {
-    asm volatile(
+    asm(
         "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
         : "+d"(d[0]), "+d"(d[1])
         : "d"(a), "d"(b));
@@ -287,6 +287,7 @@ __device__ Sums pass_over(const State &p, int n, int q, Shared s, const Move &mo
     Sums sums = {};
     for (int first = 8 * warp; first < q; first += 8 * WARPS) {
         double dual[2][TILES][2] = {}, y[2][TILES][2], z[TILES][2], x[TILES][2];
+        double before[2][TILES][2];
         // All is read before anything is written: reads need not wait in turn.
 #pragma unroll
         for (int t = 0; t < TILES; t++)
@@ -302,6 +303,8 @@ __device__ Sums pass_over(const State &p, int n, int q, Shared s, const Move &mo
                     y[c][t][e] = inside ? (double)p.y[c * size + place] : 0.0;
                     if (inside && !FILTER)
                         dual[c][t][e] = (double)p.dual[c * size + place];
+                    if (inside && HOLD)
+                        before[c][t][e] = (double)p.before[c * size + place];
                 }
             }
         if (FILTER) {
@@ -341,7 +344,7 @@ __device__ Sums pass_over(const State &p, int n, int q, Shared s, const Move &mo
                     for (int c = 0; c < 2; c++) {
                         p.dual[c * size + place] = (REAL)dual[c][t][e];
                         double apart = x[t][e] - near[c];
-                        double moved = near[c] - (double)p.before[c * size + place];
+                        double moved = near[c] - before[c][t][e];
                         sums.primal[c] += apart * apart;
                         sums.change[c] += moved * moved;
                     }

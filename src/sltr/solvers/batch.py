@@ -92,9 +92,9 @@ def _without_box(free: Problem, tol: float, max_iter: int) -> tuple[Result, Star
     known = exact(free.thresholded(), free.sparse_radius)
     if not rest:
         return known, cold_start(free)
-    found, ends = admm(free.take(_indices(rest, free)), tol=tol, max_iter=max_iter)
     if len(rest) == free.size:
-        return found, ends
+        return admm(free, tol=tol, max_iter=max_iter)
+    found, ends = admm(free.take(_indices(rest, free)), tol=tol, max_iter=max_iter)
     places = {g: free.size + i for i, g in enumerate(rest)}
     rows = _indices([places.get(g, g) for g in range(free.size)], free)
     return _rows([known, found], rows), cold_start(free).join(ends, rows)
