@@ -38,6 +38,7 @@ __all__ = [
     "is_numpy",
     "iterate_splitting",
     "materialise",
+    "on_device",
     "one_blas_thread",
     "positive_solver",
     "real_dtype",
@@ -104,6 +105,37 @@ def as_array(values: Any, like: Array, *, dtype: Any = None) -> Array:
         if not is_numpy(like):
             values = xp.asarray(values.tolist(), dtype=dtype, device=device(like))
     return xp.asarray(values, dtype=dtype, device=device(like))
+
+
+def on_device(x: np.ndarray, device: str) -> Array:
+    """Return a NumPy array as a PyTorch tensor on the device of this name.
+
+    Examples
+    --------
+    >>> on_device(np.zeros(2), "tpu-9")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    ValueError: device='tpu-9' was given; ...
+    """
+    try:
+        torch = import_module("torch")
+    except ImportError as error:
+        msg = (
+            f"device={device!r} was given; it needs PyTorch, which is not installed. "
+            "Install sltr[gpu], or compute on the CPU."
+        )
+        raise ValueError(msg) from error
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        known = ["cpu", *(f"cuda:{k}" for k in range(count))]
+        msg = (
+            f"device={device!r} was given; expected one PyTorch can use here: "
+            f"{', '.join(known)}."
+        )
+        raise ValueError(msg) from error
+    with explained_memory():
+        return torch.as_tensor(x).to(device)
 
 
 def has_real_numbers(x: Array) -> bool:

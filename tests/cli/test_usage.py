@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -67,6 +68,8 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["fit", "X.npy"], 1, "holds samples alone"),
         (["fit", "X.npy", "--y", "t.csv", "--target", "sex"], 1, "has no ['sex']"),
         (["fit", "data.npz", "--out", "no/such/m.sltr"], 1, "No such file"),
+        (["fit", "data.npz", "--device", "cuda:99"], 1, "device='cuda:99' was given"),
+        (["tune", "data.npz", "--device", "gpu"], 1, "one PyTorch can use here: cpu"),
         (["tune", "data.npz", "--method", "remus"], 1, "did you mean 'remurs'"),
         (["compare", "data.npz", "--methods", "lassso"], 1, "did you mean 'lasso'"),
         (["compare", "data.npz", "--folds", "1"], 1, "folds=1 was given"),
@@ -145,6 +148,38 @@ def test_a_method_without_classifier_refuses_words(here, capsys):
     options = ("--y", "t.csv", "--target", "label", "--method", "lasso")
     assert run("tune", "X.npy", *options) == 1
     assert "expected labels 0 and 1, or one of the methods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["cpu:0", pytest.param("cuda", marks=pytest.mark.gpu)],
+)
+@pytest.mark.parametrize("command", ["fit", "tune"])
+@pytest.mark.parametrize("target", ["value", "label"])
+def test_a_model_fitted_on_a_device_is_saved_for_the_host(
+    here, capsys, command, target, device
+):
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    asked = (command, "X.npy", "--y", "t.csv", "--target", target, "--out")
+    assert run(*asked, "host.sltr") == 0
+    assert run(*asked, "device.sltr", "--device", device) == 0
+    expected, found = load("host.sltr"), load("device.sltr")
+    assert type(found.coef_) is np.ndarray
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-3)
+    capsys.readouterr()
+    assert run("predict", "device.sltr", "X.npy", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["prediction"]) == 40
+
+
+def test_a_device_needs_pytorch_and_a_method_of_ours(here, capsys, monkeypatch):
+    options = ("--method", "elem_ridge", "--device", "cpu:0")
+    assert run("tune", "data.npz", *options) == 1
+    assert "leave --device out" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert run("fit", "data.npz", "--device", "cuda") == 1
+    assert "needs PyTorch, which is not installed" in capsys.readouterr().err
 
 
 def test_an_interrupted_command_says_so(here, monkeypatch, capsys):

@@ -13,6 +13,7 @@ from sltr.cli.options import (
     Config,
     Covariates,
     Data,
+    Device,
     Groups,
     Jobs,
     Json,
@@ -56,6 +57,7 @@ def fit(
     refine: Annotated[
         str, typer.Option(help=f"{', '.join(REFINEMENTS)}: undo the shrinkage.")
     ] = "none",
+    device: Device = "cpu",
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -66,6 +68,7 @@ def fit(
         sltr fit data.npz --lambda-sparse 0.3 --lambda-low 0.3 --refine scale
         sltr fit X.npy --y people.csv --target age --out age.sltr
         sltr fit scan*.nii.gz --y labels.csv --target condition --mask mask.nii.gz
+        sltr fit data.npz --device cuda
     """
     from sltr import SLTRClassifier, SLTRRegressor
     from sltr.datasets import load_samples
@@ -80,7 +83,8 @@ def fit(
         radius="absolute" if absolute else "relative",
         refine=None if refine == "none" else refine,
     )
-    _write_model(model.fit(loaded.X, loaded.y), loaded, out, data, json)
+    model.fit(*_placed(loaded, device, labels=labels))
+    _write_model(model, loaded, out, data, json)
 
 
 def tune(
@@ -96,6 +100,7 @@ def tune(
         str, typer.Option(help="sltr, or a peer: remurs, cp, tucker, lasso, …")
     ] = "sltr",
     jobs: Jobs = None,
+    device: Device = "cpu",
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -107,6 +112,7 @@ def tune(
         sltr tune films/ --out film.sltr
         sltr tune bold.nii.gz --y runs.csv --target face --groups run
         sltr tune data.npz --method remurs --jobs -1
+        sltr tune data.npz --device cuda
     """
     from sltr.datasets import load_samples
     from sltr.experiments.comparison import tuned_model
@@ -121,11 +127,15 @@ def tune(
     if kind != "regression" and entry.make_classifier is None:
         _refuse_words(loaded.y, entry.title)
     model = tuned_model(entry, kind=kind, groups=loaded.groups, n_jobs=jobs)
+    if device != "cpu" and type(model).__module__.startswith("sklearn."):
+        msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
+        raise ValueError(msg)
+    X, responses = _placed(loaded, device, labels=kind != "regression")
     given = {"groups": loaded.groups, "covariates": loaded.covariates}
     with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
         if "progress" in model.get_params(deep=False):
             model.set_params(progress=move)
-        _fit_with(model, loaded.X, loaded.y, given)
+        _fit_with(model, X, responses, given)
     model = getattr(model, "best_estimator_", model)
     if "progress" in model.get_params(deep=False):
         model.set_params(progress=None)
@@ -284,6 +294,16 @@ def _kind(y: Any, task: str) -> str:
         what = "numbers: regression" if kind == "regression" else "labels: " + kind
         say(f"Responses are {what} (--task changes it).")
     return kind
+
+
+def _placed(loaded: Any, device: str, *, labels: bool) -> tuple[Any, Any]:
+    """Return samples and responses where they are to be computed with."""
+    from sltr._array import on_device
+
+    if device == "cpu":
+        return loaded.X, loaded.y
+    X = on_device(loaded.X, device)
+    return X, loaded.y if labels else on_device(loaded.y, device)
 
 
 def _number(text: str, option: str) -> float:

@@ -13,6 +13,7 @@ __all__ = [
     "Config",
     "Covariates",
     "Data",
+    "Device",
     "Groups",
     "Jobs",
     "Json",
@@ -102,6 +103,10 @@ Task = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", help="Processes; -1 for all cores.")
+]
+Device = Annotated[
+    str,
+    typer.Option(help="Where to compute: cpu, or with PyTorch cuda, cuda:1, …"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Config = Annotated[
