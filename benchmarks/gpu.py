@@ -3,9 +3,9 @@
     python benchmarks/gpu.py [--device cuda] [--cpu] [--only NAME] [--profile NAME]
 
 Each row tunes the paper's grid (or one of its size) with the pilot included.
-`--cpu` also times the same code on this machine's CPU. The two floors are the
-least bytes moved over bandwidth and the operations over the matrix rate, both
-rates measured in this run.
+`--cpu` also times the same code on this machine's CPU, `--device none` nothing
+else. The two floors are the least bytes moved over bandwidth and the operations
+over the matrix rate, both rates measured in this run.
 """
 
 from __future__ import annotations
@@ -63,11 +63,9 @@ def grid(row: Row) -> dict:
     return {"epsilons": "paper", "lambdas_sparse": "paper", "lambdas_low": "paper"}
 
 
-def tune(X, y, row: Row, split, n_jobs=None) -> SLTRRegressorCV:
+def tune(X, y, row: Row, split) -> SLTRRegressorCV:
     """Tune one row; a single split when the paper's time has no folds."""
-    model = SLTRRegressorCV(
-        **grid(row), radius="absolute", refine=(None,), cv=split, n_jobs=n_jobs
-    )
+    model = SLTRRegressorCV(**grid(row), radius="absolute", refine=(None,), cv=split)
     return model.fit(X, y)
 
 
@@ -127,54 +125,77 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--only", nargs="*", default=[row.name for row in ROWS])
     parser.add_argument("--profile")
-    parser.add_argument("--jobs", type=int, help="threads over blocks of modes")
     options = parser.parse_args()
+    rows = [row for row in ROWS if row.name in options.only]
+    speed = None
+    if options.device != "none":
+        speed = measured_speed(options.device)
+    for row in rows:
+        X, y = problem(row)
+        line = (
+            f"{row.name:9s} {'x'.join(map(str, row.shape)):12s} n={row.n_samples} "
+            f"{row.folds}x{row.n_candidates} {row.dtype}:"
+        )
+        coef = scores = None
+        if speed is not None:
+            seconds, model = on_device(X, y, row, options.device, options.profile)
+            coef, scores = model.coef_.cpu().numpy(), model.cv_results_
+            moved, computed = floors(row, row.n_candidates * 10, speed)
+            line += (
+                f" {seconds:.3f} s (target {row.target} s; floors: "
+                f"bytes {moved:.4f}, flops {computed:.4f});"
+            )
+        if options.cpu or speed is None:
+            begin = time.perf_counter()
+            host = tune(X, y, row, folds(row))
+            line += f" CPU {time.perf_counter() - begin:.2f} s"
+            line += "" if coef is None else difference(host, coef, scores)
+        print(line, flush=True)
+
+
+def measured_speed(device: str) -> tuple[float, float, float]:
+    """Measure and print the ceilings of a CUDA device; guess those of a CPU."""
     import torch
 
-    device = torch.device(options.device)
-    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    speed = ceilings(torch, device) if device.type == "cuda" else (1e10, 5e10, 1e11)
+    speed = (1e10, 5e10, 1e11)
+    if torch.device(device).type == "cuda":
+        speed = ceilings(torch, torch.device(device))
     rates = (
         f"{speed[0] / 1e12:.2f} TB/s, {speed[1] / 1e12:.1f} and {speed[2] / 1e12:.1f}"
     )
     print(f"device {device}: {rates} Tflop/s (float64, float32)")
-    for row in ROWS:
-        if row.name not in options.only:
-            continue
-        X, y = problem(row)
-        split = folds(row)
-        on_device = torch.as_tensor(X).to(device), torch.as_tensor(y).to(device)
-        found = []
+    return speed
 
-        def work(on_device=on_device, row=row, split=split, found=found):
-            found.append(tune(*on_device, row, split, options.jobs))
 
-        seconds = timed(work, 3, wait)
-        if options.profile == row.name:
-            with torch.profiler.profile() as profile:
-                work()
-                wait()
-            print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=25))
-        model = found[-1]
-        moved, computed = floors(row, row.n_candidates * 10, speed)
-        line = (
-            f"{row.name:9s} {'x'.join(map(str, row.shape)):12s} n={row.n_samples} "
-            f"{row.folds}x{row.n_candidates} {row.dtype}: {seconds:.3f} s "
-            f"(target {row.target} s; floors: bytes {moved:.4f}, flops {computed:.4f})"
-        )
-        if options.cpu:
-            begin = time.perf_counter()
-            host = tune(X, y, row, split)
-            line += f"; CPU {time.perf_counter() - begin:.2f} s"
-            scale = np.abs(host.coef_).max()
-            apart = np.abs(host.coef_ - model.coef_.cpu().numpy()).max() / (
-                scale or 1.0
-            )
-            scores = host.cv_results_["mean_test_score"]
-            gap = np.abs(scores - model.cv_results_["mean_test_score"])
-            gap = (gap / np.maximum(1.0, np.abs(scores))).max()
-            line += f", coefficients apart by {apart:.1e}, scores by {gap:.1e}"
-        print(line, flush=True)
+def on_device(X, y, row: Row, device: str, profiled: str | None) -> tuple:
+    """Return the least time of five runs on the device, and the tuned model."""
+    import torch
+
+    is_cuda = torch.device(device).type == "cuda"
+    wait = torch.cuda.synchronize if is_cuda else lambda: None
+    split = folds(row)
+    samples = torch.as_tensor(X).to(device), torch.as_tensor(y).to(device)
+    found = []
+
+    def work():
+        found.append(tune(*samples, row, split))
+
+    seconds = timed(work, 5, wait)
+    if profiled == row.name:
+        with torch.profiler.profile() as profile:
+            work()
+            wait()
+        print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=25))
+    return seconds, found[-1]
+
+
+def difference(host: SLTRRegressorCV, coef: np.ndarray, results: dict) -> str:
+    """Say how far coefficients and scores of the device are from the host's."""
+    apart = np.abs(host.coef_ - coef).max() / (np.abs(host.coef_).max() or 1.0)
+    scores = host.cv_results_["mean_test_score"]
+    gap = np.abs(scores - results["mean_test_score"])
+    gap = (gap / np.maximum(1.0, np.abs(scores))).max()
+    return f", coefficients apart by {apart:.1e}, scores by {gap:.1e}"
 
 
 if __name__ == "__main__":

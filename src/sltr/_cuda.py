@@ -7,6 +7,7 @@ code does as well, slower.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,10 +60,21 @@ def _device_index(x: Array) -> int:
 
 @cache
 def _is_able(index: int) -> bool:
-    """Say whether double precision is fast there, with tiles to multiply."""
+    """Say whether the device multiplies tiles of doubles fast, and kernels compile."""
     device = cupy().cuda.Device(index)
     slowdown = device.attributes["SingleToDoublePrecisionPerfRatio"]
-    return int(device.compute_capability) >= 80 and slowdown <= 4
+    if int(device.compute_capability) < 80 or slowdown > 4:
+        return False
+    try:
+        _kernel("eigh", "double", LARGEST_EIGH // 8, index)
+    except Exception as error:  # whatever is wrong with compiler or driver
+        warnings.warn(
+            f"CuPy cannot compile here ({error}); computing without kernels, slower.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 @dataclass(frozen=True)
