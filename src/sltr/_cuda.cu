@@ -90,13 +90,13 @@ __device__ void find_turn(float across, float apart, double &cosine, double &sin
 }
 
 // Diagonalise `matrix`, its upper half, by rotations that `vectors` accumulate.
-// `scale` is one over the matrix's size, below whose rounding entries count as zero.
+// `scale` is one over the matrix's size; entries below `limit` of it count as zero.
 //
 // In each round all indices meet in pairs. Some warps find the pairs' rotations and
 // turn their own entries, while the others turn the vectors by those of the round
 // before; then all turn the entries where two pairs cross.
 template <int COPIES, bool VECTORS>
-__device__ void diagonalise(Shared s, int n, const double *scale) {
+__device__ void diagonalise(Shared s, int n, const double *scale, double limit) {
     const int HALF = SIDE / 2, CROSSINGS = HALF * (HALF - 1) / 2;
     const int FINDERS = (COPIES * HALF + 31) / 32, TURNERS = WARPS - FINDERS;
     const int ITEMS = (COPIES * CROSSINGS + THREADS - 1) / THREADS;
@@ -108,7 +108,7 @@ __device__ void diagonalise(Shared s, int n, const double *scale) {
         for (int item = tid; item < COPIES * SIDE * SIDE; item += THREADS) {
             int copy = item / (SIDE * SIDE), i = item / SIDE % SIDE, j = item % SIDE;
             double entry = s.matrix[(copy * SIDE + i) * STRIDE + j];
-            any = any || (i < j && j < n && fabs(entry) * scale[copy] > 1e-15);
+            any = any || (i < j && j < n && fabs(entry) * scale[copy] > limit);
         }
         if (!__syncthreads_or(any)) return;
         for (int round = 0; round < n_even; round++) {
@@ -209,9 +209,9 @@ eigh(int n, const REAL *matrices, REAL *values, REAL *vectors) {
     for (int i = 0; i < n; i++) largest = fmax(largest, s.values[i]);
     double scale = largest > 0.0 ? 1.0 / largest : 0.0;
     if (vectors)
-        diagonalise<1, true>(s, n, &scale);
+        diagonalise<1, true>(s, n, &scale, 1e-15);
     else
-        diagonalise<1, false>(s, n, &scale);
+        diagonalise<1, false>(s, n, &scale, 1e-15);
     for (int j = threadIdx.x; j < n; j += THREADS) {
         double value = s.matrix[j * STRIDE + j];
         int place = 0;
@@ -389,7 +389,8 @@ __device__ void make_filters(Shared s, int n, const double *radii) {
         s.product[item] = s.matrix[item];
     __syncthreads();
     multiply(s.matrix, s.vectors, true, nullptr, s.product, false, 2);
-    diagonalise<2, true>(s, n, scale);
+    // The last sweep squares what is left: 1e-13 and far less after it.
+    diagonalise<2, true>(s, n, scale, 1e-13);
     for (int item = tid; item < 2 * SIDE; item += THREADS) {
         int copy = item / SIDE, i = item % SIDE;
         double square = i < n ? s.matrix[(copy * SIDE + i) * STRIDE + i] : 0.0;
