@@ -46,9 +46,10 @@ def main() -> None:
                 apart = np.abs(coef - host).max() / np.abs(host).max()
                 same = isinstance(there.coef_, type(put(X)))
                 print(f"{dtype} {name} {kind}: apart {apart:.1e}, stays there: {same}")
+    X = torch.zeros(200, 60, 60, 60, device="cuda")
     torch.cuda.set_per_process_memory_fraction(0.002)
     try:
-        SLTRRegressorCV().fit(torch.zeros(200, 60, 60, 60, device="cuda"), np.ones(200))
+        SLTRRegressorCV().fit(X, np.ones(200))
     except (MemoryError, RuntimeError) as error:
         print(type(error).__name__, str(error)[:200])
 

@@ -66,3 +66,15 @@ def test_shapes_that_do_not_hold_a_row_are_refused(shape):
     with pytest.raises(ValueError, match="feature_shape"):
         check_shape(6, shape)
     assert check_shape(6, [2, 3]) == (2, 3)
+
+
+def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch):
+    class OutOfMemoryError(RuntimeError):
+        """What libraries call theirs."""
+
+    def full(_):
+        raise OutOfMemoryError
+
+    monkeypatch.setattr("sltr.validation._check_foreign_tensor", full)
+    with pytest.raises(MemoryError, match="Use float32 samples"):
+        check_samples(Model(), foreign.array(np.ones((4, 2))), np.ones(4))

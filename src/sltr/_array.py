@@ -238,8 +238,9 @@ def free_entries(x: Array) -> int:
     """Return how many numbers like those of `x` its device has room for now."""
     if is_torch_array(x) and x.is_cuda:
         torch = import_module("torch")
-        held = torch.cuda.memory_reserved(x.device) - torch.cuda.memory_allocated(
-            x.device
+        stats = torch.cuda.memory_stats(x.device)
+        held = (
+            stats["reserved_bytes.all.current"] - stats["allocated_bytes.all.current"]
         )
         return (torch.cuda.mem_get_info(x.device)[0] + held) // x.element_size()
     if array_api_compat.is_cupy_array(x):

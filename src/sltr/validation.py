@@ -15,6 +15,7 @@ from sltr._array import (
     array_namespace,
     as_array,
     device,
+    explained_memory,
     is_array_api,
     is_numpy,
     real_dtype,
@@ -95,7 +96,8 @@ def check_samples(
     are. Samples of weight zero are dropped.
     """
     if is_array_api(X) and not is_numpy(X):
-        X, y = _check_foreign(X, y, labels=labels, min_samples=min_samples)
+        with explained_memory():
+            X, y = _check_foreign(X, y, labels=labels, min_samples=min_samples)
         estimator.n_features_in_ = X.shape[1]
         weight = _check_foreign_weight(sample_weight, X)
     else:

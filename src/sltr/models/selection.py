@@ -312,7 +312,8 @@ def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, An
 def _column(values: Sequence) -> np.ma.MaskedArray:
     """Return one entry per candidate, also where a value is itself a tuple."""
     if not any(isinstance(value, tuple) for value in values):
-        return np.ma.array(list(values))
+        # Of a list, np.ma would look at each entry for a mask of its own.
+        return np.ma.array(np.array(list(values)))
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return np.ma.array(column)
