@@ -65,7 +65,9 @@ def grid(row: Row) -> dict:
 
 def tune(X, y, row: Row, split) -> SLTRRegressorCV:
     """Tune one row; a single split when the paper's time has no folds."""
-    model = SLTRRegressorCV(**grid(row), radius="absolute", refine=(None,), cv=split)
+    model = SLTRRegressorCV(
+        **grid(row), radius="absolute", refine=(None,), cv=split, rule="best"
+    )
     return model.fit(X, y)
 
 
