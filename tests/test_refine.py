@@ -203,7 +203,9 @@ def test_a_planted_tensor_is_found_from_few_samples(rng, kind, shape, n):
     X, y, coef = planted(rng, shape, n, rank=2)
     assert n < 0.7 * coef.size
     pilot = refits(X, y, np.ones((1, n)), kind=kind, rank=2, ridges=(1.0, 0.1, 1e-4))
-    assert relative_error(pilot[-1].coef()[0], coef) < 0.05
+    # "cp" leaves out entries that are small against their column.
+    bound = 0.05 if kind == "tucker" else 0.1
+    assert relative_error(pilot[-1].coef()[0], coef) < bound
     ridge = ridge_system(X.reshape(n, -1), y[:, None], np.ones(n), fit_intercept=True)
     start = ridge.coefs(np.ones((1, n), bool), np.ones(1))[0, 0, 0]
     assert relative_error(start, coef.ravel()) > 0.4
@@ -240,6 +242,15 @@ def test_cp_shrinks_entries_that_are_zero_more_than_tucker(rng):
         found = refits(X, y, np.ones((1, 90)), kind=kind, rank=1)[1].coef()[0]
         off[kind] = np.abs(found[coef == 0]).mean() / np.abs(found).max()
     assert off["cp"] < 0.5 * off["tucker"]
+
+
+def test_cp_finds_the_zeros_of_a_block(rng):
+    coef = np.zeros((10, 8, 6))
+    coef[:3, :3, :2] = 1.0
+    X = rng.normal(size=(150, 10, 8, 6))
+    y = X.reshape(150, -1) @ coef.ravel() + 0.5 * rng.normal(size=150)
+    found = refits(X, y, np.ones((1, 150)), kind="cp", rank=1)[-1].coef()[0]
+    np.testing.assert_array_equal(found != 0, coef != 0)
 
 
 def test_a_vanished_cp_term_keeps_its_direction():

@@ -2,7 +2,8 @@
 
 In mode m the coefficient is B·Lᵀ with loadings L made of the other modes, and B is
 a ridge estimate on the n × (p·r) matrix X_(m)·L. "cp" also reweights its entries,
-so that small ones vanish. Every routine works on a batch of subsets and responses.
+and those that become small are zero. Every routine works on a batch of subsets and
+responses.
 """
 
 from __future__ import annotations
@@ -144,8 +145,12 @@ def _mode_step(
     xp = array_namespace(data.subsets.y)
     design = _projected(data, structure.loadings(mode), mode)  # (B, n, p, r)
     scale = xp.sqrt(structure.scales[mode])
-    block, fitted = _fit_block(data, design * scale[:, None, :, :], penalty)
-    return structure.replaced(mode, xp.reshape(block, scale.shape) * scale), fitted
+    design = _flat_centred(data, design)
+    scaled = design * xp.reshape(scale, (scale.shape[0], 1, -1))
+    block = xp.reshape(_fit_block(data, scaled, penalty), scale.shape) * scale
+    block = structure.pruned(block)
+    fitted = design @ xp.reshape(block, (block.shape[0], -1, 1))
+    return structure.replaced(mode, block), fitted[:, :, 0]
 
 
 def _core_step(
@@ -162,7 +167,9 @@ def _core_step(
         loadings = xp.reshape(loadings, (n_items, a * b, c * d))
     design = _projected(data, loadings, last)
     factor = xp.matrix_transpose(structure.factors[last])[:, None, :, :]
-    core, fitted = _fit_block(data, factor @ design, penalty)  # rows of the last mode
+    design = _flat_centred(data, factor @ design)
+    core = _fit_block(data, design, penalty)  # rows of the last mode
+    fitted = (design @ core[:, :, None])[:, :, 0]
     shape = tuple(structure.core.shape[1:])
     core = xp.reshape(core, (core.shape[0], shape[last], -1))
     return replace(structure, core=fold(core, last, shape)), fitted
@@ -178,12 +185,15 @@ def _projected(data: Sweeps, loadings: Array, mode: int) -> Array:
     return xp.permute_dims(xp.reshape(product, shape), (2, 0, 1, 3))
 
 
-def _fit_block(data: Sweeps, design: Array, penalty: Array) -> tuple[Array, Array]:
-    """Solve the ridge problems of designs (B, n, …): blocks (B, d), fitted (B, n)."""
-    xp, subsets = array_namespace(design), data.subsets
-    design = subsets.centred(xp.reshape(design, (*design.shape[:2], -1)))
-    block = weighted_ridge(design, subsets.centred(subsets.y), subsets.weight, penalty)
-    return block, (design @ block[:, :, None])[:, :, 0]
+def _flat_centred(data: Sweeps, design: Array) -> Array:
+    xp = array_namespace(design)
+    return data.subsets.centred(xp.reshape(design, (*design.shape[:2], -1)))
+
+
+def _fit_block(data: Sweeps, design: Array, penalty: Array) -> Array:
+    """Solve the ridge problems of centred designs (B, n, d): blocks (B, d)."""
+    subsets = data.subsets
+    return weighted_ridge(design, subsets.centred(subsets.y), subsets.weight, penalty)
 
 
 _STARTS: dict[str, Callable[[Array], Structure]] = {

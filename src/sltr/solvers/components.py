@@ -16,6 +16,8 @@ __all__ = ["CPComponents", "TuckerComponents"]
 
 # How far an entry of a CP factor may be shrunk against its column's mean.
 REWEIGHT_FLOOR = 0.1
+# Entries of less than this share of their column's mean energy are zero.
+PRUNED_SHARE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,10 @@ class TuckerComponents:
         """Prior variances of the blocks' entries: all equal."""
         xp = array_namespace(self.core)
         return [xp.ones_like(factor) for factor in self.factors]
+
+    def pruned(self, block: Array) -> Array:
+        """Return a block as it is: rotations would undo any zeros."""
+        return block
 
     def _row_space(self, mode: int) -> Array:
         xp = array_namespace(self.core)
@@ -128,6 +134,13 @@ class CPComponents:
                     loadings, (loadings.shape[0], -1, loadings.shape[3])
                 )
         return loadings
+
+    def pruned(self, block: Array) -> Array:
+        """Return a block without entries that are small against their column."""
+        xp = array_namespace(block)
+        energy = block**2
+        mean = xp.mean(energy, axis=1, keepdims=True)
+        return xp.where(energy < PRUNED_SHARE * mean, 0.0, block)
 
     def replaced(self, mode: int, block: Array) -> CPComponents:
         """Return the structure with W_(m) = block·Lᵀ, and reweigh its entries."""
