@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 from oracles import assert_close, leave_one_out_by_loop, ridge_by_normal_equations
 
-from sltr.ridge import CHOLESKY_PER_EIGH, CGRidge, GramRidge, MomentRidge, ridge_system
+from sltr.ridge import (
+    CHOLESKY_PER_EIGH,
+    CGRidge,
+    GramRidge,
+    MomentRidge,
+    cg,
+    cheapest_method,
+    ridge_system,
+)
 
 METHODS = ["dual", "primal", "cg"]
 DIRECT = ["dual", "primal"]
@@ -202,6 +210,68 @@ def test_the_cheapest_system_is_chosen(rng, monkeypatch):
     assert isinstance(ridge_system(*tall, fit_intercept=True), MomentRidge)
     monkeypatch.setattr("sltr.ridge.LARGEST_DIRECT", 5)
     assert isinstance(ridge_system(*wide, fit_intercept=True), CGRidge)
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "expected"),
+    [
+        ((100, 5000), {}, "dual"),
+        ((5000, 100), {}, "primal"),
+        ((30_000, 40_000), {}, "cg"),
+        ((4000, 10**6), {"limit": 10**9 + 10**8}, "dual"),
+        ((4000, 10**6), {"limit": 10**9}, "cg"),
+        ((4000, 10**6), {"limit": 10**9, "itemsize": 4}, "dual"),
+    ],
+)
+def test_the_choice_keeps_to_the_memory_limit(size, options, expected):
+    assert cheapest_method(*size, **options) == expected
+
+
+def decaying(rng, n_samples=80, n_features=90):
+    """Return samples whose Gram matrix has a few large eigenvalues."""
+    left = np.linalg.qr(rng.normal(size=(n_samples, n_samples)))[0]
+    right = np.linalg.qr(rng.normal(size=(n_features, n_samples)))[0]
+    return (left * 10.0 ** np.linspace(3, -2, n_samples)) @ right.T
+
+
+@pytest.mark.parametrize("kind", ["all", "subsets"])
+def test_a_sketch_saves_iterations_and_changes_nothing(rng, monkeypatch, kind):
+    X, Y = decaying(rng) + 5.0, rng.normal(size=(80, 2))
+    weight = rng.uniform(0.5, 2.0, size=80)
+    subsets = np.ones((1, 80), bool)
+    if kind == "subsets":
+        subsets = rng.random((3, 80)) < 0.8
+    epsilons = np.array([0.01, 1.0])
+    passes = []
+    original = cg.inner
+    monkeypatch.setattr(cg, "inner", lambda *a: passes.append(1) or original(*a))
+    plain = CGRidge(X, Y, weight, True)
+    expected = plain.coefs(subsets, epsilons)
+    n_plain = len(passes)
+    passes.clear()
+    found = ridge_system(X, Y, weight, fit_intercept=True, method="cg")
+    np.testing.assert_allclose(
+        found.coefs(subsets, epsilons), expected, rtol=1e-5, atol=1e-8
+    )
+    assert len(passes) < n_plain / 3
+    small = ridge_system(X, Y, weight, fit_intercept=True, method="cg", limit=170 * 320)
+    assert small.sketch.shape == (80, 10)
+
+
+def test_a_budget_that_runs_out_is_reported_with_the_residual(rng):
+    X, Y = decaying(rng), rng.normal(size=(80, 1))
+    told = []
+    system = CGRidge(
+        X, Y, np.ones(80), True, max_iter=3, unconverged=lambda *a: told.append(a)
+    )
+    found = system.coefs(np.ones((1, 80), bool), np.array([0.1]))[0, 0, 0]
+    (residual, n_iter) = told[0]
+    assert n_iter == 3
+    A, y = X - X.mean(axis=0), Y[:, 0] - Y.mean()
+    # The pilot is Aᵀc: what is left of y is not explained by ε·c.
+    dual = np.linalg.lstsq(A.T, found, rcond=None)[0]
+    left = np.linalg.norm(y - A @ found - 0.1 * dual) / np.linalg.norm(y)
+    assert residual == pytest.approx(left, rel=0.3)
 
 
 def test_matrix_free_pilot_refuses_leave_one_out(rng):

@@ -36,7 +36,14 @@ from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result, exact, joined
 from sltr.tensor import fold, unfold
 
-__all__ = ["Estimate", "Settings", "absolute_radii", "estimate", "estimate_path"]
+__all__ = [
+    "Estimate",
+    "Settings",
+    "absolute_radii",
+    "estimate",
+    "estimate_path",
+    "independent_pilots",
+]
 
 # Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.
 CHUNK_ENTRIES = 4_000_000
@@ -77,6 +84,7 @@ class Settings:
     tol: float = 1e-4
     max_iter: int = 5000
     n_jobs: int | tuple[int, int] | None = None
+    chunk_entries: int = CHUNK_ENTRIES
 
     def __post_init__(self):
         _check_choice("coupling", self.coupling, _COUPLINGS)
@@ -187,7 +195,7 @@ def estimate_path(
         `coef` of shape (Q, len(places), p1, …, pM), the rest (Q, len(places)).
         Answers do not depend on the size of chunks or the number of jobs.
     """
-    chunks = _chunks(pilots, sparse_radius, low_radius)
+    chunks = _chunks(pilots, sparse_radius, low_radius, settings.chunk_entries)
     mode_jobs, term_jobs = _job_counts(settings.n_jobs)
     scale = _power_of_two(pilots)
     scaled = pilots / spread_over(scale, pilots)
@@ -211,6 +219,15 @@ def _power_of_two(pilots: Array) -> Array:
     largest = xp.max(xp.abs(pilots), axis=tuple(range(1, pilots.ndim)))
     largest = xp.where(largest > 0, largest, 1.0)
     return 2.0 ** xp.floor(xp.log2(largest))
+
+
+def independent_pilots(pilots: Array) -> list[int]:
+    """Return the places of pilots (Q, …) that take no start from the one before.
+
+    Cut there, a batch of pilots may be solved part by part with the same answers.
+    """
+    scaled = pilots / spread_over(_power_of_two(pilots), pilots)
+    return [run[0] for run in runs_of_close_pilots(scaled)]
 
 
 def absolute_radii(
@@ -410,12 +427,13 @@ def _average(
     )
 
 
-def _chunks(pilots: Array, sparse_radius: Array, low_radius: Array) -> list[list[int]]:
+def _chunks(
+    pilots: Array, sparse_radius: Array, low_radius: Array, entries: int
+) -> list[list[int]]:
     """Order a grid for warm starts and cut it to bounded memory."""
     sparse = to_python(sparse_radius[0, :])
     low = to_python(low_radius[0, :, 0])
     order = sorted(range(len(sparse)), key=lambda g: (low[g], -sparse[g]))
-    entries = CHUNK_ENTRIES
     if not is_numpy(pilots):  # an accelerator wants the largest batch it can hold
         entries = max(entries, free_entries(pilots) // (ARRAYS_HELD * pilots.shape[0]))
     length = max(1, entries // prod(pilots.shape[1:]))

@@ -21,8 +21,14 @@ from sltr._array import (
     real_dtype,
     to_numpy,
 )
-from sltr.design import column_means
-from sltr.tensor import flatten
+from sltr.design import (
+    as_matrix,
+    column_means,
+    lazy_samples,
+    sample_shape,
+    stays_where_it_is,
+    take_rows,
+)
 
 __all__ = [
     "Centred",
@@ -39,21 +45,24 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Clean training data: tensors, responses (or labels), positive weights."""
+    """Clean training data: tensors, responses (or labels), positive weights.
 
-    X: Array
+    Lazy samples (`sltr.design`) are read by products only.
+    """
+
+    X: Any
     y: Array
     weight: Array
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one sample."""
-        return tuple(self.X.shape[1:])
+        return sample_shape(self.X)
 
     @property
-    def flat(self) -> Array:
+    def flat(self) -> Any:
         """The samples as a matrix, one row each."""
-        return flatten(self.X)
+        return as_matrix(self.X)
 
     def take(self, rows: Any) -> Samples:
         """Return the samples in these rows."""
@@ -88,13 +97,39 @@ def check_samples(
     *,
     labels: bool = False,
     min_samples: int = 2,
+    reset: bool = True,
 ) -> Samples:
     """Check training data, remember its shape on the estimator, return it clean.
 
     Sets `n_features_in_` and `shape_in_`. NumPy input (and whatever converts to
     it) is checked by scikit-learn; arrays of other libraries stay where they
-    are. Samples of weight zero are dropped.
+    are. What is larger than memory stays in its file or on its cluster, for
+    estimators that have a `memory_limit`. Samples of weight zero are dropped.
+    Without `reset` the samples must be like those the estimator has seen.
     """
+    seen = None if reset else estimator.shape_in_
+    samples = _checked(estimator, X, y, sample_weight, labels, min_samples, reset)
+    if seen is not None:
+        estimator.shape_in_ = seen
+        _check_fitted_shape(estimator, samples.shape)
+    return samples
+
+
+def _checked(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    labels: bool,
+    min_samples: int,
+    reset: bool,
+) -> Samples:
+    if _stays(estimator, X):
+        X = _lazy(estimator, X)
+        y, weight = _check_responses(X, y, sample_weight, labels, min_samples)
+        estimator.n_features_in_ = X.source.shape[1]
+        estimator.shape_in_ = X.sample_shape
+        return _drop_weightless(X, y, weight, min_samples)
     if is_array_api(X) and not is_numpy(X):
         with explained_memory():
             X, y = _check_foreign(X, y, labels=labels, min_samples=min_samples)
@@ -110,11 +145,15 @@ def check_samples(
             y_numeric=not labels,
             multi_output=False,
             ensure_min_samples=min_samples,
+            reset=reset,
         )
         y = column_or_1d(y, warn=True) if labels else y.astype(X.dtype, copy=False)
         weight = _check_sample_weight(
             sample_weight, X, dtype=X.dtype, ensure_non_negative=True
         )
+    if prod(X.shape) == 0:
+        msg = f"Found array with shape {tuple(X.shape)}; expected at least one feature."
+        raise ValueError(msg)
     X = _fold_rows(X, getattr(estimator, "feature_shape", None))
     estimator.shape_in_ = tuple(X.shape[1:])
     return _drop_weightless(X, y, weight, min_samples)
@@ -162,6 +201,10 @@ def check_covariates(
 
 def check_new_samples(estimator: Any, X: Any) -> Array:
     """Check samples to predict for against the shape the estimator was fitted on."""
+    if _stays(estimator, X):
+        lazy = _lazy(estimator, X)
+        _check_fitted_shape(estimator, lazy.sample_shape)
+        return lazy
     if is_array_api(X) and not is_numpy(X):
         X = _check_foreign_tensor(X)
     else:
@@ -173,13 +216,68 @@ def check_new_samples(estimator: Any, X: Any) -> Array:
             reset=False,
         )
     X = _fold_rows(X, getattr(estimator, "feature_shape", None))
-    if tuple(X.shape[1:]) != tuple(estimator.shape_in_):
+    _check_fitted_shape(estimator, tuple(X.shape[1:]))
+    return X
+
+
+def _check_fitted_shape(estimator: Any, shape: tuple[int, ...]) -> None:
+    if shape != tuple(estimator.shape_in_):
         msg = (
-            f"X has shape {tuple(X.shape[1:])} per sample; the model was fitted on "
+            f"X has shape {shape} per sample; the model was fitted on "
             f"{tuple(estimator.shape_in_)}. Reshape X or refit."
         )
         raise ValueError(msg)
-    return X
+
+
+def _stays(estimator: Any, X: Any) -> bool:
+    return hasattr(estimator, "memory_limit") and stays_where_it_is(
+        X, estimator.memory_limit
+    )
+
+
+def _lazy(estimator: Any, X: Any) -> Any:
+    """Return samples that stay where they are; their values are checked when read."""
+    if len(X.shape) < 2 or 0 in X.shape or any(np.isnan(size) for size in X.shape):
+        msg = (
+            f"X has shape {tuple(X.shape)}; expected (n_samples, p1, …, pM) of known "
+            "sizes, at least one sample and one feature. Reshape X so that its first "
+            "axis counts samples."
+        )
+        raise ValueError(msg)
+    if np.dtype(X.dtype).kind not in "biuf":
+        msg = f"X has dtype {X.dtype}; expected real numbers."
+        raise ValueError(msg)
+    shape = tuple(int(size) for size in X.shape[1:])
+    asked = getattr(estimator, "feature_shape", None)
+    if asked is not None:
+        shape = check_shape(prod(shape), asked)
+    progress = getattr(estimator, "progress", None)
+    return lazy_samples(X, shape, estimator.memory_limit, progress)
+
+
+def _check_responses(
+    X: Any, y: Any, sample_weight: Any, labels: bool, min_samples: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check responses and weights of lazy samples: NumPy arrays of their dtype."""
+    if y is None:
+        msg = "y=None was given; expected one response for each sample."
+        raise ValueError(msg)
+    y = column_or_1d(to_numpy(y), warn=True)
+    n_samples = X.shape[0]
+    if len(y) != n_samples or n_samples < min_samples:
+        msg = (
+            f"X has {n_samples} samples and y {len(y)}; expected equal numbers of at "
+            f"least {min_samples}."
+        )
+        raise ValueError(msg)
+    y = y if labels else y.astype(X.dtype)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        msg = "y contains NaN or infinity; expected one finite value for each sample."
+        raise ValueError(msg)
+    given = None if sample_weight is None else to_numpy(sample_weight)
+    like = np.broadcast_to(np.zeros((), X.dtype), (n_samples, 1))
+    weight = _check_sample_weight(given, like, dtype=X.dtype, ensure_non_negative=True)
+    return y, weight
 
 
 def centre(samples: Samples, fit_intercept: bool) -> Centred:
@@ -244,8 +342,8 @@ def _fold_rows(X: Array, feature_shape: tuple[int, ...] | None) -> Array:
     return xp.reshape(X, (X.shape[0], *check_shape(prod(X.shape[1:]), feature_shape)))
 
 
-def _drop_weightless(X: Array, y: Array, weight: Array, min_samples: int) -> Samples:
-    xp = array_namespace(X)
+def _drop_weightless(X: Any, y: Array, weight: Array, min_samples: int) -> Samples:
+    xp = array_namespace(weight)
     kept = weight > 0
     n_kept = int(xp.sum(xp.astype(kept, xp.int64)))
     if n_kept < min_samples:
@@ -258,7 +356,8 @@ def _drop_weightless(X: Array, y: Array, weight: Array, min_samples: int) -> Sam
         return Samples(X, y, weight)
     rows = xp.nonzero(kept)[0]
     y = y[to_numpy(kept)] if is_numpy(y) else xp.take(y, rows, axis=0)
-    return Samples(xp.take(X, rows, axis=0), y, xp.take(weight, rows, axis=0))
+    weight = xp.take(weight, rows, axis=0)
+    return Samples(take_rows(X, to_numpy(rows)), y, weight)
 
 
 def _check_foreign_tensor(X: Array) -> Array:

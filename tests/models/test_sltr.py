@@ -306,3 +306,13 @@ def test_fitting_twice_gives_the_same_model(rng):
         warnings.simplefilter("error")
         one, two = (SLTRRegressor().fit(X, y) for _ in range(2))
     assert np.array_equal(one.coef_, two.coef_)
+
+
+def test_a_pilot_that_did_not_converge_is_warned_of(monkeypatch, rng):
+    monkeypatch.setattr("sltr.ridge.LARGEST_DIRECT", 5)
+    monkeypatch.setattr("sltr.ridge.cg.MAX_ITER", 2)
+    monkeypatch.setattr("sltr.ridge.cg.SKETCH_RANK", 1)
+    X = rng.normal(size=(30, 40))
+    with pytest.warns(ConvergenceWarning, match="relative residual of .* epsilon"):
+        model = SLTRRegressor(1e-3).fit(X, X[:, 0])
+    assert model.pilot_method_ == "cg"

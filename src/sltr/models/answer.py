@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sltr._array import Array, array_namespace, as_array
 from sltr.design import combine
-from sltr.estimate import absolute_radii, estimate_path
+from sltr.estimate import Estimate, absolute_radii, estimate_path
 from sltr.models.candidates import Candidate, refined
 from sltr.models.folds import Task
 from sltr.models.refits import (
@@ -18,6 +18,7 @@ from sltr.models.refits import (
     sparse_fits,
     start_estimates,
 )
+from sltr.ridge.centring import subset_shares
 from sltr.validation import Samples
 
 __all__ = ["Member", "SubsetFit", "all_of", "fit_subsets", "intercepts", "left_out"]
@@ -68,25 +69,17 @@ def fit_subsets(task: Task, subsets: Array, members: Sequence[Member]) -> Subset
 
     All share one preparation. The pilot is the first member's.
     """
-    samples = task.samples
-    xp = array_namespace(samples.X)
-    first = members[0].candidate
-    plain = _Plain(task, subsets)
-    plain.solve([first, *(m.candidate for m in members if _is_plain(m.candidate))])
-    refits = _refits(task, subsets, [m.candidate for m in members])
-    coef: Array = 0.0
-    for member in members:
-        part = refits.get(member.candidate)
-        if part is None:
-            part = plain.coefs[_setting(member.candidate)]
-        if member.scale is not None:
-            factors = as_array(member.scale, part)
-            part = part * factors[(slice(None), *([None] * (part.ndim - 2)))]
-        coef = coef + member.weight * part
+    plain = _Plain(task, subsets, members)
+    coef = plain.coef
+    others = {m.candidate: m.weight for m in members if not _is_plain(m.candidate)}
+    for candidate, part in _refits(task, subsets, list(others)).items():
+        coef = coef + others[candidate] * part
     return SubsetFit(
         coef,
-        intercepts(coef, samples, task.Y, subsets, task.fit_intercept),
-        xp.reshape(plain.pilots[first.epsilon], coef.shape),
+        intercepts(
+            coef, task.samples, task.Y, subsets, task.fit_intercept, plain.means
+        ),
+        plain.pilot,
         *plain.certificate(),
     )
 
@@ -103,36 +96,44 @@ def _is_plain(candidate: Candidate) -> bool:
 
 
 class _Plain:
-    """The paper's estimates for some settings, with their certificates."""
+    """The weighted sum of the paper's estimates, with their certificates.
 
-    def __init__(self, task: Task, subsets: Array):
+    Estimates are added up as they are found, so that no more than a chunk of them
+    is held; all penalties' pilots and the means take one pass over the samples.
+    """
+
+    def __init__(self, task: Task, subsets: Array, members: Sequence[Member]):
         self.task, self.subsets = task, subsets
-        self.pilots: dict[float, Array] = {}
-        self.coefs: dict[Setting, Array] = {}
-        self.found: list = []
+        self.found: list[Estimate] = []
+        # The first member's estimate is solved for in any case: it starts a refit.
+        shares: dict[Setting, list[Member]] = {_setting(members[0].candidate): []}
+        for member in members:
+            if _is_plain(member.candidate):
+                shares.setdefault(_setting(member.candidate), []).append(member)
+        epsilons = list(dict.fromkeys(setting[0] for setting in shares))
+        penalties = as_array(epsilons, task.Y)
+        pilots, self.means = task.system.coefs_and_means(subsets, penalties)
+        xp = array_namespace(pilots)
+        batch = (subsets.shape[0], task.Y.shape[1], *task.samples.shape)
+        self.pilot = xp.reshape(pilots[:, 0, ...], batch)
+        self.coef = 0.0 * self.pilot
+        for e, epsilon in enumerate(epsilons):
+            pairs = [pair for penalty, *pair in shares if penalty == epsilon]
+            for pair, coef in self._path(pilots[:, e, ...], pairs):
+                for member in shares[(epsilon, *pair)]:
+                    self.coef = self.coef + member.weight * _scaled(coef, member.scale)
 
-    def solve(self, candidates: Sequence[Candidate]) -> None:
-        """Estimate every setting once, those of a penalty as one path."""
-        settings = list(dict.fromkeys(map(_setting, candidates)))
-        for epsilon in dict.fromkeys(setting[0] for setting in settings):
-            pairs = [pair for penalty, *pair in settings if penalty == epsilon]
-            self._path(epsilon, pairs)
-
-    def _path(self, epsilon: float, pairs: list) -> None:
-        task, shape = self.task, self.task.samples.shape
-        xp = array_namespace(task.Y)
-        penalty = as_array([epsilon], task.Y)
-        flat = task.system.coefs(self.subsets, penalty)[:, 0, ...]
-        flat = xp.reshape(flat, (-1, *shape))
-        self.pilots[epsilon] = flat
+    def _path(self, pilots: Array, pairs: list) -> Iterator[tuple[list, Array]]:
+        """Yield each pair of radii and its coefficients (S, K, p1, …, pM)."""
+        task = self.task
+        xp = array_namespace(pilots)
+        flat = xp.reshape(pilots, (-1, *task.samples.shape))
         sparse, low = (as_array(column, flat) for column in zip(*pairs, strict=True))
         radii = absolute_radii(flat, sparse, low, task.radius)
-        batch = (self.subsets.shape[0], task.Y.shape[1])
         for places, found in estimate_path(flat, *radii, task.settings):
-            self.found.append(found)
+            self.found.append(replace(found, coef=None))
             for i, place in enumerate(places):
-                coef = xp.reshape(found.coef[:, i, ...], (*batch, *shape))
-                self.coefs[(epsilon, *pairs[place])] = coef
+                yield pairs[place], xp.reshape(found.coef[:, i, ...], self.pilot.shape)
 
     def certificate(self) -> tuple[Array, Array, Array]:
         """Return the largest gap and n_iter, and whether all converged: (S, K)."""
@@ -144,6 +145,13 @@ class _Plain:
         )
         worst = (xp.max(gap, axis=1), xp.max(n_iter, axis=1), xp.all(converged, axis=1))
         return tuple(xp.reshape(values, shape) for values in worst)
+
+
+def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
+    if scale is None:
+        return coef
+    factors = as_array(scale, coef)
+    return coef * factors[(slice(None), *([None] * (coef.ndim - 2)))]
 
 
 def _refits(
@@ -196,17 +204,23 @@ def _refits(
 
 
 def intercepts(
-    coef: Array, samples: Samples, Y: Array, subsets: Array, fit_intercept: bool
+    coef: Array,
+    samples: Samples,
+    Y: Array,
+    subsets: Array,
+    fit_intercept: bool,
+    means: Array | None = None,
 ) -> Array:
     """Return weighted means of y − ⟨coef, x⟩ over each subset: (S, K).
 
-    `coef` has shape (S, K, p1, …, pM).
+    `coef` has shape (S, K, p1, …, pM); `means` (S, P) are the subsets' mean samples,
+    if they are known.
     """
     xp = array_namespace(coef)
     if not fit_intercept:
         return 0.0 * coef[(slice(None), slice(None), *([0] * (coef.ndim - 2)))]
-    weight = xp.where(subsets, samples.weight, 0.0)
-    share = weight / xp.sum(weight, axis=1, keepdims=True)
-    means = combine(share, samples.flat)  # (S, P)
+    share = subset_shares(subsets, samples.weight)
+    if means is None:
+        means = combine(share, samples.flat)
     rows = xp.reshape(coef, (*coef.shape[:2], -1))
     return share @ Y - xp.sum(rows * means[:, None, :], axis=2)

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.metrics import get_scorer
 
 from sltr._array import to_numpy
+from sltr.design import is_lazy
 from sltr.models.answer import Member
 from sltr.models.folds import Fold, Task
 from sltr.models.heldout import KnownClassifier, KnownRegressor
@@ -150,5 +151,12 @@ def _scores(
         predictions[:, 0, :],
         weight=weight,
         model=model,
-        X=to_numpy(task.samples.X[fold.rows, ...]),
+        X=_shown_to_scorers(task, fold),
     )
+
+
+def _shown_to_scorers(task: Task, fold: Fold) -> np.ndarray:
+    """Return the fold's samples; of lazy ones only that many empty rows."""
+    if is_lazy(task.samples.X):
+        return np.empty((len(fold.rows), 0))
+    return to_numpy(task.samples.X[fold.rows, ...])

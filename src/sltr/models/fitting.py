@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 from sltr._array import Array, array_namespace, as_array, to_python
+from sltr.design import is_lazy, memory_bytes
 from sltr.estimate import Settings
 from sltr.models.answer import Member
 from sltr.models.candidates import (
@@ -32,6 +34,7 @@ __all__ = [
     "choose_epsilon",
     "choose_refit",
     "fitting_task",
+    "lazy_refinements",
     "solver_settings",
     "unchanged_on_failure",
     "warn_unless_converged",
@@ -39,6 +42,8 @@ __all__ = [
 
 
 INNER_FOLDS = 5
+# Of the memory limit, for each entry of a chunk's answers: 12 doubles in an eighth.
+CHUNK_BYTES = 8 * 12 * 8
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -62,9 +67,21 @@ def solver_settings(model: Any) -> Settings:
 def fitting_task(model: Any, samples: Samples, Y: Array) -> Task:
     """Prepare an estimator's samples: the expensive part, done once."""
     settings = solver_settings(model)
+    lazy = is_lazy(samples.X)
+    bounded = lazy or model.memory_limit is not None
+    limit = memory_bytes(model.memory_limit) if bounded else None
+    if limit is not None and lazy:
+        entries = limit // (CHUNK_BYTES * Y.shape[1])
+        settings = replace(settings, chunk_entries=max(1, entries))
     system = ridge_system(
-        samples.flat, Y, samples.weight, fit_intercept=model.fit_intercept
+        samples.flat,
+        Y,
+        samples.weight,
+        fit_intercept=model.fit_intercept,
+        limit=limit,
+        unconverged=_warn_of_pilot,
     )
+    model.pilot_method_ = system.method
     return Task(samples, Y, system, bool(model.fit_intercept), model.radius, settings)
 
 
@@ -87,6 +104,27 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     good = min(errors) * (1.0 + 1e-3)
     best = max(e for e, error in enumerate(errors) if error <= good)
     return candidates[best]
+
+
+def lazy_refinements(X: Any, refine: Any, default: Any) -> Any:
+    """Return what of `refine` can be done for these samples.
+
+    Refits read X dozens of times: for lazy samples the default leaves them out,
+    and to ask for them is an error.
+    """
+    if not is_lazy(X):
+        return refine
+    if refine == default:
+        return None if default is None else (None, "scale")
+    asked = [refine] if isinstance(refine, str) or refine is None else list(refine)
+    if not set(asked) <= {None, "scale"}:
+        msg = (
+            f"refine={refine!r} was given for samples that stay in a file or on a "
+            "cluster; expected None or 'scale', since refits read the samples dozens "
+            "of times. Load X into memory, or shrink it first."
+        )
+        raise ValueError(msg)
+    return refine
 
 
 def choose_refit(task: Task, base: Candidate, refine: Any) -> Member:
@@ -148,6 +186,16 @@ def unchanged_on_failure(fit: Fit) -> Fit:
             raise
 
     return guarded  # type: ignore[return-value]
+
+
+def _warn_of_pilot(residual: float, n_iter: int) -> None:
+    warnings.warn(
+        f"The pilot's conjugate gradients stopped after {n_iter} iterations at a "
+        f"relative residual of {residual:.1e}. Increase epsilon, or memory_limit so "
+        "that a factorisation fits.",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
 
 
 def warn_unless_converged(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from sltr._array import Array, array_namespace, as_array, to_numpy
-from sltr.design import combine, inner
+from sltr.design import inner, take_rows
 from sltr.estimate import Settings
 from sltr.ridge import RidgeSystem
 from sltr.validation import Samples
 
-__all__ = ["Fold", "Task"]
+__all__ = ["Fold", "Task", "with_pilots"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,27 +35,37 @@ class Fold:
 
     subset: Array  # (n,) bool
     rows: np.ndarray
-    x_mean: Array  # (P,)
     y_mean: np.ndarray  # (K,)
+    x_mean: Any = None  # (P,), known once the pilots are
 
     @staticmethod
     def of(task: Task, train: np.ndarray, test: np.ndarray) -> Fold:
         """Prepare a fold from its rows."""
         samples = task.samples
-        xp = array_namespace(samples.X)
+        xp = array_namespace(samples.weight)
         inside = np.zeros(samples.weight.shape[0], dtype=bool)
         inside[train] = True
-        subset = as_array(inside, samples.X, dtype=xp.bool)
+        subset = as_array(inside, samples.weight, dtype=xp.bool)
         weight = xp.where(subset, samples.weight, 0.0)
         share = (weight / xp.sum(weight))[None, :]
         if not task.fit_intercept:
             share = 0.0 * share
-        x_mean = combine(share, samples.flat)[0, ...]
-        return Fold(subset, np.asarray(test), x_mean, to_numpy(share @ task.Y)[0])
+        return Fold(subset, np.asarray(test), to_numpy(share @ task.Y)[0])
 
     def centred_predictions(self, task: Task, coef: Array) -> np.ndarray:
         """Return ⟨coef, x − mean⟩ for the fold's rows: (n_rows, k), coef (k, P)."""
-        xp = array_namespace(coef)
-        rows = as_array(self.rows, coef, dtype=xp.int64)
-        X = xp.take(task.samples.flat, rows, axis=0)
+        X = take_rows(task.samples.flat, self.rows)
         return to_numpy(inner(X, coef) - inner(self.x_mean[None, :], coef))
+
+
+def with_pilots(
+    task: Task, folds: Sequence[Fold], epsilons: Sequence[float]
+) -> tuple[list[Fold], Array]:
+    """Return folds that know their mean sample, and their pilots (F, E, K, P)."""
+    subsets = array_namespace(task.Y).stack([fold.subset for fold in folds], axis=0)
+    penalties = as_array(list(epsilons), task.Y)
+    pilots, means = task.system.coefs_and_means(subsets, penalties)
+    if not task.fit_intercept:
+        means = 0.0 * means
+    known = [replace(fold, x_mean=means[f, ...]) for f, fold in enumerate(folds)]
+    return known, pilots

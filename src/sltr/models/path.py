@@ -67,6 +67,7 @@ def sltr_path(
     tol: float = 1e-4,
     max_iter: int = 5000,
     n_jobs: int | None = None,
+    memory_limit: str | int | None = None,
 ) -> SLTRPath:
     """Fit every candidate of a grid to all samples.
 
@@ -85,6 +86,8 @@ def sltr_path(
     sample_weight : array of shape (n,), optional
     n_jobs : int, optional
         Threads over modes.
+    memory_limit : str or int, optional
+        As for `SLTRRegressor`. All coefficients are returned, whatever it is.
 
     Returns
     -------
@@ -113,6 +116,7 @@ def sltr_path(
         tol=tol,
         max_iter=max_iter,
         n_jobs=n_jobs,
+        memory_limit=memory_limit,
     )
     pairs = grid_pairs(model)
     samples = check_samples(model, X, y, sample_weight)
@@ -127,7 +131,7 @@ def sltr_path(
     offset = intercepts(coef, samples, task.Y, everyone, task.fit_intercept)
     grid = [(epsilon, *pair) for epsilon in penalties for pair in pairs]
     epsilon, sparse, low = (
-        as_array(column, samples.X) for column in zip(*grid, strict=True)
+        as_array(column, samples.weight) for column in zip(*grid, strict=True)
     )
     return SLTRPath(
         epsilon=epsilon,
@@ -146,8 +150,9 @@ def _estimates(
 ) -> Estimate:
     """Estimate all pairs of radii about each penalty's pilot: fields (E·G, …)."""
     samples = task.samples
-    xp = array_namespace(samples.X)
-    pilots = task.system.coefs(all_of(samples), as_array(list(penalties), samples.X))
+    like = samples.weight
+    xp = array_namespace(like)
+    pilots = task.system.coefs(all_of(samples), as_array(list(penalties), like))
     pilots = xp.reshape(pilots, (-1, *samples.shape))
     sparse, low = (as_array(column, pilots) for column in zip(*pairs, strict=True))
     radii = absolute_radii(pilots, sparse, low, task.radius)

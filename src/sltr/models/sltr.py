@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,14 @@ from sltr._array import (
     fitting_threads,
     to_numpy,
 )
-from sltr.design import inner
+from sltr.design import inner_groups
 from sltr.models.answer import SubsetFit, all_of, fit_subsets, left_out
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
     choose_epsilon,
     choose_refit,
     fitting_task,
+    lazy_refinements,
     unchanged_on_failure,
     warn_unless_converged,
 )
@@ -34,6 +36,12 @@ from sltr.models.labels import (
 )
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.notebook import diagram_with_coef
+from sltr.models.streaming import (
+    add_chunk,
+    fit_moments,
+    known_indicators,
+    moment_sigmoids,
+)
 from sltr.tensor import flatten, numerical_ranks
 from sltr.validation import Samples, check_nonnegative, check_samples
 
@@ -83,6 +91,13 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     n_jobs : int or pair of ints, optional
         Threads over modes; the second of a pair counts threads over the proximal
         steps inside a mode ("ppxa" only).
+    memory_limit : str or int, optional
+        Bytes, or a text like "1GB", that a fit to samples in a file may take; by
+        default a quarter of the memory that is free. Zarr and HDF5 arrays, and
+        memmaps larger than this, stay in their file, Dask arrays on their cluster:
+        see the page on scaling. `refine` must then be None or "scale".
+    progress : callable, optional
+        Called with the blocks read and their total in each pass over such samples.
 
     Attributes
     ----------
@@ -91,6 +106,9 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     pilot_ : array of shape (p1, …, pM)
     epsilon_ : float
         The penalty used.
+    pilot_method_ : {"dual", "primal", "cg"}
+        How the pilot was found: by the Gram matrix of the samples, by the moments of
+        the features, or by conjugate gradients.
     dual_gap_ : float
         Largest relative duality gap over the modes' problems: of the estimate, before
         a refinement, of which it says nothing.
@@ -136,6 +154,8 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         tol: float = 1e-4,
         max_iter: int = 5000,
         n_jobs: int | tuple[int, int] | None = None,
+        memory_limit: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ):
         self.epsilon = epsilon
         self.lambda_sparse = lambda_sparse
@@ -150,18 +170,51 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.progress = progress
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
+        self.__dict__.pop("_moments", None)
         with explained_memory(), fitting_threads(samples.X):
             fit = _fit(self, samples, samples.y[:, None], [])
-        self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
-        self.intercept_ = float(fit.intercept[0, 0])
         self.dual_gap_, self.n_iter_ = float(fit.gap[0, 0]), int(fit.n_iter[0, 0])
-        self.ranks_ = numerical_ranks(self.coef_)
-        return self
+        return _set_fit(self, fit)
+
+    @unchanged_on_failure
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, solve: bool = True
+    ) -> SLTRRegressor:
+        """Add a chunk of samples to those seen by earlier calls, and fit to them all.
+
+        Only their moments are kept, P × P numbers, so that n may be any. They are
+        exact: chunks in any order give the fit to all samples at once, up to
+        rounding. With `epsilon="loo"` the penalty is chosen by generalised
+        cross-validation, since no sample is left to be left out. After `fit`, and
+        in a loaded model, the count begins anew.
+
+        Parameters
+        ----------
+        X : array of shape (n, p1, …, pM)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+        solve : bool
+            Whether to fit now; with many chunks only the last one needs it.
+        """
+        samples = check_samples(
+            self,
+            X,
+            y,
+            sample_weight,
+            min_samples=1,
+            reset=not hasattr(self, "_moments"),
+        )
+        self._moments = add_chunk(self, samples, samples.y[:, None])
+        if not solve:
+            return self
+        return _set_fit(self, fit_moments(self, self._moments))
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,) for samples of the fitted shape."""
@@ -179,7 +232,7 @@ class SLTRClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, refine, \
-fit_intercept, feature_shape, tol, max_iter, n_jobs
+fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
         As for `SLTRRegressor`.
 
     Attributes
@@ -190,7 +243,7 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
     intercept_ : float or array of shape (n_classes,)
     sigmoids_ : array of shape (1 or n_classes, 2)
         Slope and offset of each score's logit.
-    epsilon_, dual_gap_, n_iter_, shape_in_, n_features_in_
+    epsilon_, pilot_method_, dual_gap_, n_iter_, shape_in_, n_features_in_
         As for `SLTRRegressor`.
     ranks_ : tuple of int, or list of tuples
 
@@ -223,6 +276,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         tol: float = 1e-4,
         max_iter: int = 5000,
         n_jobs: int | tuple[int, int] | None = None,
+        memory_limit: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ):
         self.epsilon = epsilon
         self.lambda_sparse = lambda_sparse
@@ -237,23 +292,57 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.progress = progress
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
         """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
+        self.__dict__.pop("_moments", None)
         self.classes_, indicators = label_indicators(samples.y)
         folds = calibration_folds(indicators)
         with explained_memory(), fitting_threads(samples.X):
-            fit = _fit(self, samples, as_array(indicators, samples.X), folds)
-        set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
-        self.pilot_ = (
-            fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
-        )
+            fit = _fit(self, samples, as_array(indicators, samples.weight), folds)
+        _set_class_fits(self, fit)
         self.dual_gap_ = float(to_numpy(fit.gap[0, :]).max())
         self.n_iter_ = int(to_numpy(fit.n_iter[0, :]).max())
         scores = _out_of_fold(fit, samples, folds)
         self.sigmoids_ = fit_sigmoids(scores, indicators, to_numpy(samples.weight))
+        return self
+
+    @unchanged_on_failure
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        solve: bool = True,
+    ) -> SLTRClassifier:
+        """Add a chunk of samples to those seen by earlier calls, and fit to them all.
+
+        As `SLTRRegressor.partial_fit`; the first call needs all `classes`.
+        Probabilities take the scores of each class as normal, since there are no
+        samples to calibrate on.
+        """
+        samples = check_samples(
+            self,
+            X,
+            y,
+            sample_weight,
+            labels=True,
+            min_samples=1,
+            reset=not hasattr(self, "_moments"),
+        )
+        indicators = known_indicators(self, samples.y, classes)
+        self._moments = add_chunk(self, samples, as_array(indicators, samples.weight))
+        if not solve:
+            return self
+        fit = fit_moments(self, self._moments)
+        _set_class_fits(self, fit)
+        self.sigmoids_ = moment_sigmoids(self._moments, fit.coef[0, ...])
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -278,6 +367,19 @@ def class_log_odds(scores: Array, sigmoids: np.ndarray) -> Array:
     return scores * lines[:, 0] + lines[:, 1]
 
 
+def _set_fit(model: SLTRRegressor, fit: SubsetFit) -> SLTRRegressor:
+    model.coef_, model.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
+    model.intercept_ = float(fit.intercept[0, 0])
+    model.ranks_ = numerical_ranks(model.coef_)
+    return model
+
+
+def _set_class_fits(model: SLTRClassifier, fit: SubsetFit) -> None:
+    set_class_fit(model, fit.coef[0, ...], fit.intercept[0, ...])
+    several = len(model.classes_) > 2
+    model.pilot_ = fit.pilot[0, ...] if several else fit.pilot[0, 0, ...]
+
+
 def set_class_fit(model: Any, coef: Array, intercept: Array) -> None:
     """Set `coef_`, `intercept_` and `ranks_` from K coefficients, squeezing K = 1."""
     if coef.shape[0] == 1:
@@ -290,15 +392,16 @@ def set_class_fit(model: Any, coef: Array, intercept: Array) -> None:
 
 def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
     """Fit on all samples and, from the same Gram matrix, without each fold."""
-    xp = array_namespace(samples.X)
+    xp = array_namespace(samples.weight)
     task = fitting_task(model, samples, Y)
-    model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.X)
+    model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.weight)
     base = Candidate(
         model.epsilon_,
         check_nonnegative(model.lambda_sparse, "lambda_sparse"),
         check_nonnegative(model.lambda_low, "lambda_low"),
     )
-    member = choose_refit(task, base, model.refine)
+    refine = lazy_refinements(samples.X, model.refine, None)
+    member = choose_refit(task, base, refine)
     subsets = all_of(samples)
     if folds:
         subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)
@@ -313,12 +416,14 @@ def _out_of_fold(fit: SubsetFit, samples: Samples, folds: list) -> np.ndarray:
 
     Without folds (a class of one member) the scores are the training ones.
     """
-    xp = array_namespace(samples.X)
     everyone = [np.arange(samples.weight.shape[0])]
     scores = np.empty((samples.weight.shape[0], fit.coef.shape[1]))
-    for s, rows in enumerate(folds or everyone, start=1 if folds else 0):
-        places = as_array(rows, samples.X, dtype=xp.int64)
-        X = xp.take(samples.flat, places, axis=0)
-        found = inner(X, flatten(fit.coef[s, ...])) + fit.intercept[s, ...]
-        scores[rows] = to_numpy(found)
+    first = 1 if folds else 0
+    wanted = [
+        (rows, flatten(fit.coef[first + s, ...]))
+        for s, rows in enumerate(folds or everyone)
+    ]
+    found = inner_groups(samples.flat, wanted)
+    for s, ((rows, _), values) in enumerate(zip(wanted, found, strict=True)):
+        scores[rows] = to_numpy(values + fit.intercept[first + s, ...])
     return scores

@@ -25,6 +25,7 @@ from sltr.models.choosing import Choice, check_choosing, choose
 from sltr.models.fitting import (
     choose_epsilon,
     fitting_task,
+    lazy_refinements,
     unchanged_on_failure,
     warn_unless_converged,
 )
@@ -80,13 +81,18 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     tol : float
         Bound on the relative duality gap; 1e-3 suffices to choose by.
     n_jobs : int, optional
-        Processes over folds and kinds of refits.
+        Processes over folds and kinds of refits; joblib's backends apply.
+    memory_limit : str or int, optional
+        As for `SLTRRegressor`. Samples that stay in a file or on a cluster are not
+        refitted: `refine` is then (None, "scale") unless given.
     progress : callable, optional
-        Called with the number of stages done and their total.
+        Called with the number of stages done and their total; with samples in a
+        file, of blocks in each pass and of candidates between them.
 
     Attributes
     ----------
-    coef_, intercept_, pilot_, dual_gap_, n_iter_, ranks_, shape_in_, n_features_in_
+    coef_, intercept_, pilot_, pilot_method_, dual_gap_, n_iter_, ranks_, shape_in_, \
+n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, gap and iterations are the worst of the estimates involved.
     epsilon_, lambda_sparse_, lambda_low_ : float
@@ -138,6 +144,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         tol: float = 1e-3,
         max_iter: int = 5000,
         n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ):
         self.epsilons = epsilons
@@ -156,6 +163,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
         self.progress = progress
 
     @unchanged_on_failure
@@ -188,7 +196,8 @@ class SLTRClassifierCV(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     epsilons, lambdas_sparse, lambdas_low, refine, cv, rule, radius, coupling, \
-weights, solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, progress
+weights, solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, \
+memory_limit, progress
         As for `SLTRRegressorCV`; an integer `cv` means stratified folds.
     scoring : str or callable, optional
         As in scikit-learn; by default R² of the class indicators, which is finer
@@ -196,8 +205,8 @@ weights, solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, progress
 
     Attributes
     ----------
-    classes_, coef_, intercept_, pilot_, sigmoids_, ranks_, dual_gap_, n_iter_, \
-shape_in_, n_features_in_
+    classes_, coef_, intercept_, pilot_, pilot_method_, sigmoids_, ranks_, dual_gap_, \
+n_iter_, shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
 best_index_, best_score_, cv_results_
@@ -235,6 +244,7 @@ best_index_, best_score_, cv_results_
         tol: float = 1e-3,
         max_iter: int = 5000,
         n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ):
         self.epsilons = epsilons
@@ -253,6 +263,7 @@ best_index_, best_score_, cv_results_
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
         self.progress = progress
 
     @unchanged_on_failure
@@ -263,7 +274,7 @@ best_index_, best_score_, cv_results_
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         with explained_memory(), fitting_threads(samples.X):
-            task = fitting_task(self, samples, as_array(indicators, samples.X))
+            task = fitting_task(self, samples, as_array(indicators, samples.weight))
             folds = _folds(self, task, y, sample_weight, groups, classifier=True)
             weighted = sample_weight is not None
             choice, fit = _tune(self, task, folds, self.classes_, weighted)
@@ -318,7 +329,7 @@ def _tune(
         folds,
         grid_epsilons(model, task),
         grid_pairs(model),
-        check_refinements(model.refine),
+        check_refinements(lazy_refinements(task.samples.X, model.refine, REFINEMENTS)),
         measure=model.rule == "1se",
         n_jobs=model.n_jobs,
         progress=model.progress,
@@ -349,7 +360,7 @@ def _tune(
 def grid_epsilons(model: Any, task: Task) -> list[float]:
     """Return the penalties an estimator's `epsilons` stand for."""
     if isinstance(model.epsilons, str) and model.epsilons == "loo":
-        best = choose_epsilon(task.system, "loo", task.samples.X)
+        best = choose_epsilon(task.system, "loo", task.samples.weight)
         return [factor * best for factor in EPSILON_FACTORS]
     return grid_values(model.epsilons, "epsilons", PAPER_EPSILONS)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -18,21 +17,21 @@ from joblib import Parallel, delayed
 from sltr._array import (
     Array,
     array_namespace,
-    as_array,
     is_numpy,
-    singular_values,
     to_numpy,
 )
-from sltr.estimate import absolute_radii, estimate_path
+from sltr.design import is_lazy
 from sltr.models.candidates import Candidate, refined
-from sltr.models.folds import Fold, Task
+from sltr.models.folds import Fold, Task, with_pilots
+from sltr.models.passes import lazy_rows
+from sltr.models.plain import Plain, PlainEstimates, Row
 from sltr.models.refits import (
     low_rank_fits,
     reweighted_fits,
     sparse_fits,
     start_estimates,
 )
-from sltr.tensor import flatten, unfold
+from sltr.tensor import flatten
 
 __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 
@@ -50,9 +49,6 @@ class HeldOut:
     candidates: list[Candidate]
     values: list[list[np.ndarray]]  # by candidate, then by fold
     complexity: list[float]  # mean number of free parameters, relative to P
-
-
-Row = tuple[Candidate, int, np.ndarray, float]
 
 
 def held_out_predictions(
@@ -87,10 +83,15 @@ def held_out_predictions(
     progress : callable, optional
         Called with the number of stages done and their total.
     """
+    if is_lazy(task.samples.X):
+        grid = (list(epsilons), list(pairs))
+        rows: list[Row] = lazy_rows(
+            task, folds, *grid, measure=measure, n_jobs=n_jobs, progress=progress
+        )
+        return _collected(rows, len(folds), refinements)
     xp = array_namespace(task.Y)
     subsets = xp.stack([fold.subset for fold in folds], axis=0)
-    penalties = as_array(list(epsilons), task.Y)
-    pilots = task.system.coefs(subsets, penalties)  # (F, E, K, P)
+    folds, pilots = with_pilots(task, folds, epsilons)
     start_given = start is not None
     start = start or refit_start(epsilons, pairs, task.radius)
 
@@ -99,11 +100,18 @@ def held_out_predictions(
     fold_groups = [[f] for f in each] if is_numpy(task.samples.X) else [each]
     jobs: list[Callable[[], list[Row]]] = []
     if None in refinements or "scale" in refinements:
-        grid = (list(epsilons), list(pairs))
         for part in fold_groups:
             own = pilots[part[0] : part[-1] + 1, ...]
             some = [folds[f] for f in part]
-            jobs.append(_Plain(task, part, some, own, *grid, measure))
+            estimates = PlainEstimates(
+                task.samples.shape,
+                task.radius,
+                task.settings,
+                own,
+                list(pairs),
+                measure,
+            )
+            jobs.append(Plain(task, part, some, list(epsilons), estimates))
     if "sparse" in refinements:
         thresholds = list(THRESHOLDS)
         if start_given or task.radius == "absolute":
@@ -112,7 +120,7 @@ def held_out_predictions(
             jobs.append(_Sparse(task, f, fold, list(epsilons), thresholds))
     low_rank = [kind for kind in ("tucker", "cp") if kind in refinements]
     n_jobs = n_jobs if is_numpy(task.samples.X) else None
-    rows: list[Row] = []
+    rows = []
     if low_rank or "reweight" in refinements:
         estimates = start_estimates(task, subsets, start)
         starts = {"estimate": estimates}
@@ -204,50 +212,6 @@ def scale_factors(
 
 
 @dataclass(frozen=True, eq=False)
-class _Plain:
-    """The paper's estimates on some folds, the whole grid for all their pilots."""
-
-    task: Task
-    places: list[int]
-    folds: list[Fold]
-    pilots: Array  # (F, E, K, P)
-    epsilons: list[float]
-    pairs: list[tuple[float, float]]
-    measure: bool
-
-    def __call__(self) -> list[Row]:
-        xp = array_namespace(self.pilots)
-        shape = tuple(self.pilots.shape[:3])
-        flat = xp.reshape(self.pilots, (-1, *self.task.samples.shape))
-        columns = zip(*self.pairs, strict=True)
-        sparse, low = (as_array(column, flat) for column in columns)
-        radii = absolute_radii(flat, sparse, low, self.task.radius)
-        rows: list[Row] = []
-        for places, found in estimate_path(flat, *radii, self.task.settings):
-            coef = xp.reshape(found.coef, (*shape, len(places), -1))
-            free = _free_parameters(found.coef) if self.measure else 0.0 * found.gap
-            free = to_numpy(free).reshape(*shape, len(places)).mean(axis=2)
-            for f, fold in enumerate(self.folds):
-                rows += self._rows(f, fold, coef[f, ...], free[f], places)
-        # In the grid's order, whatever the chunks: ties go to the first.
-        grid = product(self.epsilons, self.pairs)
-        order = {Candidate(e, *pair): i for i, (e, pair) in enumerate(grid)}
-        return sorted(rows, key=lambda row: order[row[0]])
-
-    def _rows(
-        self, f: int, fold: Fold, coef: Array, free: np.ndarray, places: list[int]
-    ) -> Iterator[Row]:
-        xp = array_namespace(coef)
-        flat = xp.reshape(coef, (-1, coef.shape[3]))
-        values = fold.centred_predictions(self.task, flat)
-        values = values.reshape(-1, *coef.shape[:3])
-        for e, epsilon in enumerate(self.epsilons):
-            for i, g in enumerate(places):
-                candidate = Candidate(epsilon, *self.pairs[g])
-                yield candidate, self.places[f], values[:, e, :, i], float(free[e, i])
-
-
-@dataclass(frozen=True, eq=False)
 class _Sparse:
     """The pilot iterated on one fold's residual, for all penalties and thresholds."""
 
@@ -319,21 +283,3 @@ class _LowRank:
             for f, fold in enumerate(self.folds):
                 rows.append((candidate, f, fitted[f][:, fold.rows].T, n_free))
         return rows
-
-
-def _free_parameters(coef: Array) -> Array:
-    """Count a coefficient's free parameters relative to P, (Q, g).
-
-    The fewer of its non-zero entries and of the rows its ranks need.
-    """
-    xp = array_namespace(coef)
-    shape = tuple(coef.shape[2:])
-    batch = xp.reshape(coef, (-1, *shape))
-    free = xp.mean(xp.astype(flatten(batch) != 0, coef.dtype), axis=1)
-    rows = 0.0 * free
-    for mode, size in enumerate(shape):
-        values = singular_values(unfold(batch, mode))
-        largest = xp.max(values, axis=1, keepdims=True)
-        kept = (values > 1e-3 * largest) & (values > 0)
-        rows = rows + size * xp.sum(xp.astype(kept, coef.dtype), axis=1)
-    return xp.reshape(xp.minimum(free, rows / prod(shape)), coef.shape[:2])

@@ -95,8 +95,9 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
     fitted = {
         name: value
         for name, value in vars(model).items()
-        # Requests for metadata routing belong to the pipeline around the model.
-        if name not in params and name != "_metadata_request"
+        # Requests for metadata routing belong to the pipeline around the model, and
+        # moments of samples, P × P, to the process that streams them.
+        if name not in params and name not in ("_metadata_request", "_moments")
     }
     header = {
         "schema": SCHEMA,

@@ -1,0 +1,231 @@
+"""Samples as a Dask array: products computed where the chunks are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from sltr._dask import computed, constants, lost_data, merged, task
+from sltr.design.chunk_grid import ChunkGrid, merged_rows, whole_rows
+from sltr.design.reading import NotFiniteError, clean_block, unreadable
+
+__all__ = ["Chunked"]
+
+# Times a pass begins again after a worker took scattered data along.
+ATTEMPTS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Chunked:
+    """Samples that stay a Dask array, chunked along any of its axes.
+
+    Each pass is one graph: X is read where the scheduler puts its chunks, and
+    what comes back is as small as the answer.
+    """
+
+    source: Any
+    sample_shape: tuple[int, ...]
+    dtype: np.dtype
+    limit: int
+    progress: Callable[[int, int], None] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape as a matrix: samples, entries of a sample."""
+        return int(self.source.shape[0]), prod(self.sample_shape)
+
+    def take(self, rows: np.ndarray) -> Chunked:
+        """Return the samples of these rows; computes nothing."""
+        return replace(self, source=self.source[rows])
+
+    def gram(self, *, centred: bool) -> np.ndarray:
+        """Return the Gram matrix; `centred`: of X less about its mean row."""
+        array = merged_rows(self.source)
+        total = np.empty((self.shape[0], self.shape[0]), self.dtype)
+        grid = ChunkGrid.of(array)
+        pairs = [(i, j) for i in range(len(grid.rows)) for j in range(i + 1)]
+
+        def tasks() -> list:
+            sums: dict[tuple[int, int], list] = {pair: [] for pair in pairs}
+            for b in range(len(grid.boxes)):
+                parts = [self._clean(grid, i, b) for i in range(len(grid.rows))]
+                shift = task(_mean_row if centred else _no_shift, parts[0])
+                parts = [task(np.subtract, part, shift) for part in parts]
+                for i, j in pairs:
+                    sums[i, j].append(task(_product, parts[i], parts[j]))
+            return [merged(sums[pair], add) for pair in pairs]
+
+        for (i, j), block in zip(pairs, self._computed(tasks, grid), strict=True):
+            total[grid.rows[i], grid.rows[j]] = block
+            total[grid.rows[j], grid.rows[i]] = block.T
+        return total
+
+    def combine(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return C·X, shape (k, P)."""
+        grid = ChunkGrid.of(self.source)
+        n_rows = len(coefficients)
+
+        def tasks() -> list:
+            own = constants([coefficients[:, rows] for rows in grid.rows])
+            return [
+                merged(
+                    [
+                        task(np.matmul, own[i], self._clean(grid, i, b))
+                        for i in range(len(grid.rows))
+                    ],
+                    add,
+                )
+                for b in range(len(grid.boxes))
+            ]
+
+        found = np.empty((n_rows, *self.source.shape[1:]), self.dtype)
+        for box, part in zip(grid.boxes, self._computed(tasks, grid), strict=True):
+            place = found[(slice(None), *box)]
+            place[...] = part.reshape(place.shape)
+        return found.reshape(n_rows, -1)
+
+    def inner(self, coef: np.ndarray) -> np.ndarray:
+        """Return X·Wᵀ, shape (n, k)."""
+        grid = ChunkGrid.of(self.source)
+        return np.concatenate(
+            self._computed(lambda: self._inner_tasks(grid, coef), grid), axis=0
+        )
+
+    def inner_groups(
+        self, groups: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> list[np.ndarray]:
+        """Return X[rows]·Wᵀ for each pair (rows, W) in one pass."""
+        parts = [self.take(rows) for rows, _ in groups]
+        grids = [ChunkGrid.of(part.source) for part in parts]
+
+        def tasks() -> list:
+            return [
+                one
+                for part, grid, (_, coef) in zip(parts, grids, groups, strict=True)
+                for one in part._inner_tasks(grid, coef)
+            ]
+
+        results = iter(self._computed(tasks, ChunkGrid.of(self.source)))
+        return [
+            np.concatenate([next(results) for _ in grid.rows], axis=0) for grid in grids
+        ]
+
+    def squares(self, centre: np.ndarray) -> np.ndarray:
+        """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
+        grid = ChunkGrid.of(self.source)
+        tensor = centre.reshape(self.source.shape[1:])
+
+        def tasks() -> list:
+            own = constants([tensor[box].reshape(-1) for box in grid.boxes])
+            return [
+                merged(
+                    [
+                        task(_squares, self._clean(grid, i, b), own[b])
+                        for b in range(len(grid.boxes))
+                    ],
+                    add,
+                )
+                for i in range(len(grid.rows))
+            ]
+
+        return np.concatenate(self._computed(tasks, grid))
+
+    def map_rows(
+        self, function: Callable, rowwise: Sequence[np.ndarray], values: Sequence
+    ) -> Iterator[Any]:
+        """Yield function(block of whole samples, *their rowwise, *values)."""
+        grid = ChunkGrid.of(whole_rows(self.source))
+        yield from self._computed(
+            lambda: self._row_tasks(grid, function, rowwise, values), grid
+        )
+
+    def reduce_rows(
+        self, function: Callable, merge: Callable, rowwise: Sequence[np.ndarray]
+    ) -> Any:
+        """Return function(block, *rowwise) of all blocks, merged as a tree."""
+        grid = ChunkGrid.of(whole_rows(self.source))
+
+        def tasks() -> list:
+            return [merged(self._row_tasks(grid, function, rowwise, ()), merge)]
+
+        return self._computed(tasks, grid)[0]
+
+    def _row_tasks(
+        self, grid: ChunkGrid, function: Callable, rowwise: Sequence, values: Sequence
+    ) -> list:
+        shared = constants(values)
+        return [
+            task(
+                function,
+                self._clean(grid, i, 0),
+                *(own[rows] for own in rowwise),
+                *shared,
+            )
+            for i, rows in enumerate(grid.rows)
+        ]
+
+    def _inner_tasks(self, grid: ChunkGrid, coef: np.ndarray) -> list:
+        tensors = coef.reshape(-1, *self.source.shape[1:])
+        own = constants(
+            [tensors[(slice(None), *box)].reshape(len(coef), -1) for box in grid.boxes]
+        )
+        return [
+            merged(
+                [
+                    task(_product, self._clean(grid, i, b), own[b])
+                    for b in range(len(grid.boxes))
+                ],
+                add,
+            )
+            for i in range(len(grid.rows))
+        ]
+
+    def _clean(self, grid: ChunkGrid, i: int, b: int) -> Any:
+        block = grid.blocks[i, b]
+        return task(clean_block, block, grid.rows[i], grid.boxes[b], self.dtype)
+
+    def _computed(self, tasks: Callable[[], list], grid: ChunkGrid) -> list:
+        """Compute a pass; begin again if a worker took scattered data along."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return computed(tasks())
+            except NotFiniteError:
+                raise
+            except Exception as error:
+                if lost_data(error) and attempt < ATTEMPTS:
+                    continue
+                if not type(error).__module__.startswith("distributed"):
+                    self._name_bad_chunk(grid)
+                raise
+        raise AssertionError  # pragma: no cover
+
+    def _name_bad_chunk(self, grid: ChunkGrid) -> None:
+        """Read chunk after chunk, and say which one cannot be."""
+        for (i, rows), (b, box) in product(enumerate(grid.rows), enumerate(grid.boxes)):
+            try:
+                computed([task(np.shape, grid.blocks[i, b])])
+            except Exception as error:
+                raise unreadable(rows, box, error) from error
+
+
+def _mean_row(part: np.ndarray) -> np.ndarray:
+    return part.mean(axis=0)
+
+
+def _no_shift(part: np.ndarray) -> np.ndarray:
+    return np.zeros((1,), part.dtype)
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return left @ right.T
+
+
+def _squares(part: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    part = part - centre
+    return np.einsum("ij,ij->i", part, part)

@@ -1,0 +1,125 @@
+"""SLTR from chunks of samples that come one after another and are not kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+
+from sltr._array import Array, array_namespace, to_numpy
+from sltr.design import reduce_rows
+from sltr.models.answer import Member, SubsetFit, fit_subsets
+from sltr.models.candidates import Candidate
+from sltr.models.fitting import (
+    choose_epsilon,
+    solver_settings,
+    warn_unless_converged,
+)
+from sltr.models.folds import Task
+from sltr.models.labels import SMALLEST_SLOPE
+from sltr.ridge import LARGEST_DIRECT
+from sltr.ridge.moments import Moments, merge, moments
+from sltr.ridge.streamed import StreamedRidge
+from sltr.validation import Samples, check_nonnegative
+
+__all__ = ["add_chunk", "fit_moments", "known_indicators", "moment_sigmoids"]
+
+
+def add_chunk(model: Any, samples: Samples, Y: Array) -> Moments:
+    """Return the moments of what the model has seen, this chunk included."""
+    if model.refine is not None:
+        msg = (
+            f"refine={model.refine!r} was given; partial_fit keeps no samples to refit "
+            "on. Use refine=None, or fit."
+        )
+        raise ValueError(msg)
+    n_features = samples.flat.shape[1]
+    if n_features > LARGEST_DIRECT:
+        msg = (
+            f"Samples of {n_features} entries were given; partial_fit keeps a matrix "
+            f"of that size squared and takes up to {LARGEST_DIRECT}. Use fit with X in "
+            "a file, or shrink X."
+        )
+        raise ValueError(msg)
+    seen = getattr(model, "_moments", None)
+    new = reduce_rows(samples.flat, moments, merge, [Y, samples.weight])
+    return new if seen is None else merge(seen, new)
+
+
+def fit_moments(model: Any, kept: Moments) -> SubsetFit:
+    """Fit from moments: one subset, K responses; sets what a fit finds."""
+    # For all that follows the mean, with the weight of everything, is the sample.
+    xp = array_namespace(kept.second)
+    mean = xp.reshape(kept.x_mean, (1, *model.shape_in_))
+    weight = xp.reshape(kept.weight, (1,))
+    samples, Y = Samples(mean, kept.y_mean[:1], weight), kept.y_mean[None, :]
+    system = StreamedRidge(kept, bool(model.fit_intercept))
+    settings = solver_settings(model)
+    task = Task(samples, Y, system, system.fit_intercept, model.radius, settings)
+    model.epsilon_ = choose_epsilon(system, model.epsilon, weight)
+    model.pilot_method_ = system.method
+    candidate = Candidate(
+        model.epsilon_,
+        check_nonnegative(model.lambda_sparse, "lambda_sparse"),
+        check_nonnegative(model.lambda_low, "lambda_low"),
+    )
+    fit = fit_subsets(task, (weight > 0)[None, :], [Member(candidate)])
+    converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
+    warn_unless_converged(converged.all(), gap.max(), settings.tol)
+    model.dual_gap_, model.n_iter_ = float(gap.max()), int(to_numpy(fit.n_iter).max())
+    return fit
+
+
+def known_indicators(model: Any, y: Any, classes: Any) -> np.ndarray:
+    """Return 0/1 responses of labels among the classes of the first call, or fit."""
+    known = getattr(model, "classes_", None)
+    if classes is not None and not hasattr(model, "_moments"):
+        known = None
+    if known is None and classes is None:
+        msg = "classes=None was given; the first call of partial_fit needs all labels."
+        raise ValueError(msg)
+    if known is None:
+        known = np.unique(np.asarray(classes))
+    elif classes is not None and not np.array_equal(known, np.unique(classes)):
+        msg = (
+            f"classes={classes!r} was given; expected those of the first call, {known}."
+        )
+        raise ValueError(msg)
+    labels = to_numpy(y)
+    if len(known) < 2 or not np.isin(labels, known).all():
+        unknown = np.setdiff1d(labels, known).tolist()
+        msg = (
+            f"Labels {unknown} were given with classes {known.tolist()}; expected at "
+            "least two classes, and labels among them."
+        )
+        raise ValueError(msg)
+    model.classes_ = known
+    one_hot = (labels[:, None] == known).astype(float)
+    return one_hot[:, 1:] if len(known) == 2 else one_hot
+
+
+def moment_sigmoids(kept: Moments, coef: Array) -> np.ndarray:
+    """Return slopes and offsets (K, 2) of log-odds, from moments of the scores.
+
+    With m₁ and m₀ the mean scores inside and outside a class, σ² their variance
+    about these and π the share of the class, normal scores have the log-odds
+
+        (m₁ − m₀)/σ² · (s − (m₁ + m₀)/2) + log(π/(1 − π)).
+    """
+    xp = array_namespace(coef)
+    rows = to_numpy(xp.reshape(coef, (coef.shape[0], -1)))
+    second, cross = to_numpy(kept.second), to_numpy(kept.cross)
+    weight, shares = float(kept.weight), to_numpy(kept.y_mean)
+    found = []
+    for k, row in enumerate(rows):
+        share = float(np.clip(shares[k], 1 / (weight + 2), 1 - 1 / (weight + 2)))
+        both = share * (1.0 - share)
+        # Means are about that of all scores, which the intercept puts at the share.
+        step = float(row @ cross[:, k]) / weight / both
+        variance = float(row @ second @ row) / weight - both * step**2
+        spread = max(variance, 1e-12) ** 0.5
+        middle = shares[k] + step * (0.5 - share)
+        slope = max(step / spread, SMALLEST_SLOPE) / spread
+        found.append((slope, float(logit(share)) - slope * middle))
+    return np.array(found)

@@ -1,0 +1,202 @@
+"""Ridge by conjugate gradients, for samples and features too many to square.
+
+Each system (AAᵀ + εI)·c = y is solved with products by X alone, all subsets,
+penalties and responses at once: two passes over X in an iteration. A Nyström
+approximation AAᵀ ≈ F·Fᵀ of small rank, from one random sketch that serves every
+subset and penalty (two more passes), is the preconditioner
+
+    M⁻¹ = U·diag((λ_r + ε)/(λ_i + ε))·Uᵀ + (I − U·Uᵀ),
+
+λ_i and U its eigenvalues and vectors, λ_r the least of them: what the sketch has seen
+costs no iterations, and what it has not is left as it is.
+
+References
+----------
+Frangella, Tropp, Udell (2023). Randomized Nyström preconditioning. Algorithms 2.1
+and 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sltr._array import Array, array_namespace, as_array, clip, eigh
+from sltr.design import combine, inner, squares
+from sltr.ridge.centring import Centring, subset_shares
+from sltr.ridge.conjugate import conjugate_gradients, reachable
+from sltr.ridge.solves import mean_eigenvalue
+
+__all__ = ["CGRidge", "cg_ridge"]
+
+# Largest rank of the sketch; its n × rank numbers are held, P × rank for a while.
+SKETCH_RANK = 100
+# Share of the memory limit for the sketch.
+SKETCH_SHARE = 4
+MAX_ITER = 2000
+
+Unconverged = Callable[[float, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class CGRidge:
+    """Ridge by conjugate gradients: products with X only, all systems at once.
+
+    `sketch` (n, r) has Aᵀ's Gram matrix close to sketch·sketchᵀ, all samples taken;
+    without one there is no preconditioner. `unconverged` is called with the
+    relative residual reached and the iterations made if the budget runs out.
+    """
+
+    method: ClassVar[str] = "cg"
+
+    X: Any
+    Y: Array
+    weight: Array
+    fit_intercept: bool
+    sketch: Array | None = None
+    tol: float = 1e-10
+    max_iter: int = MAX_ITER
+    unconverged: Unconverged | None = None
+
+    def coefs(self, subsets: Array, epsilons: Array) -> Array:
+        """Return pilots of shape (S, E, K, P); two reads of X per iteration."""
+        return self.coefs_and_means(subsets, epsilons)[0]
+
+    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
+        """Return pilots and the subsets' means (S, P)."""
+        xp = array_namespace(self.Y)
+        weight = xp.where(subsets, self.weight, 0.0)[:, None, :]
+        centring = Centring(weight, self.fit_intercept)
+        # (S, E, n, K): one system for each subset and penalty
+        rhs = centring.gather(self.Y) + 0.0 * epsilons[None, :, None, None]
+        penalty = epsilons[None, :, None, None]
+
+        def apply(v):
+            rows = xp.matrix_transpose(centring.spread(v))
+            pilots = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
+            products = xp.matrix_transpose(inner(self.X, pilots))
+            products = xp.reshape(products, rows.shape)
+            return centring.gather(xp.matrix_transpose(products)) + penalty * v
+
+        precondition = self._preconditioner(centring, penalty)
+        solution, residual, n_iter = conjugate_gradients(
+            apply, rhs, precondition, tol=self.tol, max_iter=self.max_iter
+        )
+        if residual > reachable(self.tol, rhs) and self.unconverged is not None:
+            self.unconverged(residual, n_iter)
+        rows = xp.matrix_transpose(centring.spread(solution))  # (S, E, K, n)
+        flat = xp.reshape(rows, (-1, self.X.shape[0]))
+        shares = subset_shares(subsets, self.weight)
+        found = combine(xp.concat([flat, shares], axis=0), self.X)
+        n_pilots = flat.shape[0]
+        shape = (*rows.shape[:3], self.X.shape[1])
+        return xp.reshape(found[:n_pilots, :], shape), found[n_pilots:, :]
+
+    def _preconditioner(
+        self, centring: Centring, penalty: Array
+    ) -> Callable[[Array], Array]:
+        """Return M⁻¹ for residuals (S, E, n, K), from the sketch of all samples."""
+        if self.sketch is None:
+            return lambda residual: residual
+        xp = array_namespace(self.sketch)
+        # A subset's rows are those of all samples, weighted and centred anew.
+        rows = self.sketch / xp.sqrt(self.weight)[:, None]
+        own = [
+            Centring(centring.weight[s, 0, :], self.fit_intercept).gather(rows)
+            for s in range(centring.weight.shape[0])
+        ]
+        kernel = xp.stack([xp.matrix_transpose(part) @ part for part in own], axis=0)
+        values, vectors = eigh(kernel)  # (S, r), (S, r, r)
+        floor = 1e-12 * xp.max(values, axis=1, keepdims=True)
+        seen = values > floor
+        values = xp.where(seen, values, 1.0)[:, None, :]
+        smallest = xp.min(xp.where(seen[:, None, :], values, xp.max(values)), axis=2)
+        penalty = penalty[..., 0]  # (1, E, 1)
+        damping = (smallest[..., None] + penalty) / (values + penalty)
+        change = xp.where(seen[:, None, :], (damping - 1.0) / values, 0.0)
+
+        def precondition(residual: Array) -> Array:
+            turned = xp.matrix_transpose(rows) @ centring.spread(residual)
+            turned = xp.matrix_transpose(vectors)[:, None, ...] @ turned
+            turned = vectors[:, None, ...] @ (change[..., None] * turned)
+            return residual + centring.gather(rows @ turned)
+
+        return precondition
+
+    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
+        """Return the map from responses (n, k) to pilots (k, P): a solve each."""
+        xp = array_namespace(self.Y)
+        penalty = epsilon * xp.ones_like(self.weight[:1])
+
+        def pilots(responses: Array) -> Array:
+            system = replace(self, Y=responses)
+            return system.coefs(subset[None, :], penalty)[0, 0, ...]
+
+        return pilots
+
+    def loo(self, epsilons: Array) -> Array:
+        """Refuse: leave-one-out needs a factorisation."""
+        msg = (
+            "'loo' was given for the penalty of a pilot found by conjugate gradients; "
+            "it needs a factorisation. Give epsilon (or epsilons) as numbers, or raise "
+            "memory_limit so that a factorisation fits."
+        )
+        raise ValueError(msg)
+
+    def mean_eigenvalue(self) -> float:
+        """Return trace(AAᵀ) over the smaller of the total weight and P."""
+        xp = array_namespace(self.weight)
+        share = self.weight / xp.sum(self.weight)
+        centre = combine(share[None, :], self.X)[0, ...]
+        if not self.fit_intercept:
+            centre = 0.0 * centre
+        trace = xp.sum(self.weight * squares(self.X, centre))
+        return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+
+
+def cg_ridge(
+    X: Any,
+    Y: Array,
+    weight: Array,
+    fit_intercept: bool,
+    *,
+    limit: int | None = None,
+    unconverged: Unconverged | None = None,
+) -> CGRidge:
+    """Make the sketch, which reads X twice; its rank keeps to the limit in bytes."""
+    rank = SKETCH_RANK
+    if limit is not None:
+        rank = max(1, min(rank, limit // (SKETCH_SHARE * 8 * sum(X.shape))))
+    sketch = _nystrom_factor(X, weight, fit_intercept, rank)
+    return CGRidge(
+        X,
+        Y,
+        weight,
+        fit_intercept,
+        sketch,
+        max_iter=MAX_ITER,
+        unconverged=unconverged,
+    )
+
+
+def _nystrom_factor(X: Any, weight: Array, fit_intercept: bool, rank: int) -> Array:
+    """Return F of shape (n, r) with F·Fᵀ close to AAᵀ, from one random sketch."""
+    xp = array_namespace(weight)
+    n_samples, n_features = X.shape
+    rank = min(rank, n_samples, n_features)
+    centring = Centring(weight, fit_intercept)
+    test = np.random.default_rng(0).standard_normal((n_samples, rank))
+    test = xp.linalg.qr(as_array(test, weight)).Q
+    pilots = combine(xp.matrix_transpose(centring.spread(test)), X)
+    image = centring.gather(inner(X, pilots))  # AAᵀ·test
+    # A shift of rounding size keeps the small kernel positive definite.
+    shift = float(xp.finfo(weight.dtype).eps) * float(xp.linalg.matrix_norm(image))
+    image = image + shift * test
+    kernel = xp.matrix_transpose(test) @ image
+    values, vectors = eigh((kernel + xp.matrix_transpose(kernel)) / 2.0)
+    floor = 1e-10 * xp.max(clip(values, 0.0, None))
+    root = xp.where(values > floor, 1.0 / xp.sqrt(clip(values, 1e-300, None)), 0.0)
+    return (image @ vectors) * root

@@ -1,0 +1,109 @@
+"""Ridge through the Gram matrix of the samples, for n ≤ P."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sltr._array import Array, array_namespace, clip, device, eigh, positive_solver
+from sltr.design import combine, gram
+from sltr.ridge.centring import Centring, subset_shares
+from sltr.ridge.solves import leave_one_out, mean_eigenvalue, penalised_solves
+
+__all__ = ["GramRidge", "gram_ridge"]
+
+
+@dataclass(frozen=True, eq=False)
+class GramRidge:
+    """Ridge through the n × n Gram matrix: the expensive product is made once."""
+
+    method: ClassVar[str] = "dual"
+
+    X: Any
+    Y: Array
+    weight: Array
+    fit_intercept: bool
+    gram: Array
+
+    def coefs(self, subsets: Array, epsilons: Array) -> Array:
+        """Return pilots of shape (S, E, K, P); reads X once for all of them."""
+        return self.coefs_and_means(subsets, epsilons)[0]
+
+    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
+        """Return pilots and the subsets' means (S, P); reads X once for all."""
+        duals = self.duals(subsets, epsilons)
+        xp = array_namespace(duals)
+        rows = xp.reshape(duals, (-1, self.X.shape[0]))
+        shares = subset_shares(subsets, self.weight)
+        found = combine(xp.concat([rows, shares], axis=0), self.X)
+        n_pilots = rows.shape[0]
+        shape = (*duals.shape[:3], self.X.shape[1])
+        return xp.reshape(found[:n_pilots, :], shape), found[n_pilots:, :]
+
+    def duals(self, subsets: Array, epsilons: Array) -> Array:
+        """Return c of shape (S, E, K, n) with pilot = c·X."""
+        xp = array_namespace(self.gram)
+        found = [
+            self._subset_duals(subsets[s, :], epsilons) for s in range(subsets.shape[0])
+        ]
+        return xp.stack(found, axis=0)
+
+    def _subset_duals(self, subset: Array, epsilons: Array) -> Array:
+        rows, centring, kernel = self._restricted(subset)
+        xp = array_namespace(kernel)
+        rhs = centring.gather(xp.take(self.Y, rows, axis=0))
+        found = centring.spread(penalised_solves(kernel, rhs, epsilons))  # (E, m, K)
+        return xp.matrix_transpose(_placed(found, subset))
+
+    def _restricted(self, subset: Array) -> tuple[Array, Centring, Array]:
+        xp = array_namespace(self.gram)
+        rows = xp.nonzero(subset)[0]
+        centring = Centring(xp.take(self.weight, rows, axis=0), self.fit_intercept)
+        kernel = xp.take(xp.take(self.gram, rows, axis=0), rows, axis=1)
+        return rows, centring, centring.both(kernel)
+
+    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
+        """Return the map from responses (n, k) to pilots (k, P), factorised once."""
+        rows, centring, kernel = self._restricted(subset)
+        xp = array_namespace(kernel)
+        identity = xp.eye(kernel.shape[0], dtype=kernel.dtype, device=device(kernel))
+        solve = positive_solver(kernel + epsilon * identity)
+
+        def pilots(responses: Array) -> Array:
+            found = solve(centring.gather(xp.take(responses, rows, axis=0)))
+            placed = _placed(centring.spread(found)[None, ...], subset)[0, ...]
+            return combine(xp.matrix_transpose(placed), self.X)
+
+        return pilots
+
+    def loo(self, epsilons: Array) -> Array:
+        """Return the mean squared leave-one-out error for each penalty, (E,)."""
+        xp = array_namespace(self.gram)
+        centring = Centring(self.weight, self.fit_intercept)
+        values, vectors = eigh(centring.both(self.gram))
+        rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
+        # I − H = ε(K + εI)⁻¹, of which the intercept takes its own direction.
+        shrink = epsilons[:, None] / (clip(values, 0.0, None) + epsilons[:, None])
+        residuals = vectors @ (shrink[:, :, None] * rhs)
+        leverage = 1.0 - shrink @ xp.matrix_transpose(vectors**2)
+        return leave_one_out(residuals, leverage, self.weight, self.fit_intercept)
+
+    def mean_eigenvalue(self) -> float:
+        """Return trace(AAᵀ) over the smaller of the total weight and P."""
+        xp = array_namespace(self.gram)
+        kernel = Centring(self.weight, self.fit_intercept).both(self.gram)
+        return mean_eigenvalue(xp.linalg.trace(kernel), self.weight, self.X.shape[1])
+
+
+def gram_ridge(X: Any, Y: Array, weight: Array, fit_intercept: bool) -> GramRidge:
+    """Make the Gram matrix: the one product that is quadratic in n."""
+    return GramRidge(X, Y, weight, fit_intercept, gram(X, centred=fit_intercept))
+
+
+def _placed(found: Array, subset: Array) -> Array:
+    """Put rows (E, m, K) of a subset at their places among all n; others are zero."""
+    xp = array_namespace(found)
+    padded = xp.concat([found, 0.0 * found[:, :1, :]], axis=1)
+    count = xp.cumulative_sum(xp.astype(subset, xp.int64))
+    return xp.take(padded, xp.where(subset, count - 1, found.shape[1]), axis=1)
