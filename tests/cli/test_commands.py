@@ -52,6 +52,24 @@ def test_simulate_draws_one_coefficient_for_both_files(folder):
     assert np.corrcoef(fitted, test["y"])[0, 1] > 0.9
 
 
+def test_samples_beyond_the_memory_limit_stay_in_their_file(folder):
+    drawn = np.random.default_rng(0).normal(size=(100, 20, 10, 8))
+    np.save(folder / "X.npy", drawn)
+    np.save(folder / "y.npy", drawn[:, :3].sum(axis=(1, 2, 3)))
+    common = ("fit", "X.npy", "--y", "y.npy", "--epsilon", "10", "--json")
+    found = []
+    for name, limit in (("here", "1GB"), ("there", "1MB")):
+        options = ("--memory-limit", limit, "--out", f"{name}.sltr")
+        done = sltr(*common, *options, folder=folder)
+        assert done.returncode == 0, done.stderr
+        found.append(load(folder / f"{name}.sltr"))
+    np.testing.assert_allclose(found[0].coef_, found[1].coef_, atol=1e-10)
+    assert found[1].memory_limit == "1MB"
+    done = sltr(*common, "--refine", "cp", "--memory-limit", "1MB", folder=folder)
+    assert done.returncode != 0
+    assert "Load X into memory" in done.stderr
+
+
 def test_fit_writes_a_model_that_loads(folder):
     model = load(folder / "model.sltr")
     assert model.coef_.shape == (5, 4, 3)

@@ -45,6 +45,21 @@ def test_npy_pair(tmp_path):
     assert load_data(tmp_path / "X.npy").y is None
 
 
+def test_large_samples_stay_in_their_file(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    np.save(tmp_path / "X.npy", X)
+    mapped = load_data(tmp_path / "X.npy", largest=100).X
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, X)
+    assert type(load_data(tmp_path / "X.npy", largest=10**6).X) is np.ndarray
+    group = zarr.open_group(str(tmp_path / "d.zarr"), mode="w")
+    group["X"], group["y"] = X, Y
+    data = load_data(tmp_path / "d.zarr", largest=100)
+    assert isinstance(data.X, zarr.Array)
+    assert type(data.y) is np.ndarray
+    assert type(load_data(tmp_path / "d.zarr", largest=10**6).X) is np.ndarray
+
+
 def test_zarr_group_and_array(tmp_path):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")

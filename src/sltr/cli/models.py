@@ -19,6 +19,7 @@ from sltr.cli.options import (
     Json,
     Labels,
     Mask,
+    Memory,
     Seed,
     Target,
     Task,
@@ -57,6 +58,7 @@ def fit(
     refine: Annotated[
         str, typer.Option(help=f"{', '.join(REFINEMENTS)}: undo the shrinkage.")
     ] = "none",
+    memory_limit: Memory = None,
     device: Device = "cpu",
     json: Json = False,
     config: Config = None,
@@ -72,9 +74,12 @@ def fit(
     """
     from sltr import SLTRClassifier, SLTRRegressor
     from sltr.datasets import load_samples
+    from sltr.design import memory_bytes
 
     choose(refine, REFINEMENTS, "--refine")
-    loaded = load_samples(data, y=y, target=target, mask=mask)
+    # On a device samples are in memory by definition.
+    largest = memory_bytes(memory_limit) if device == "cpu" else None
+    loaded = load_samples(data, y=y, target=target, mask=mask, largest=largest)
     labels = _kind(loaded.y, task) != "regression"
     model = (SLTRClassifier if labels else SLTRRegressor)(
         epsilon=epsilon if epsilon == "loo" else _number(epsilon, "--epsilon"),
@@ -82,9 +87,12 @@ def fit(
         lambda_low=lambda_low,
         radius="absolute" if absolute else "relative",
         refine=None if refine == "none" else refine,
+        memory_limit=memory_limit,
     )
-    model.fit(*_placed(loaded, device, labels=labels))
-    _write_model(model, loaded, out, data, json)
+    X, responses = _placed(loaded, device, labels=labels)
+    with progress_bar("Fitting", quiet=json) as move:
+        model.set_params(progress=move).fit(X, responses)
+    _write_model(model.set_params(progress=None), loaded, out, data, json)
 
 
 def tune(
@@ -99,6 +107,7 @@ def tune(
     method: Annotated[
         str, typer.Option(help="sltr, or a peer: remurs, cp, tucker, lasso, …")
     ] = "sltr",
+    memory_limit: Memory = None,
     jobs: Jobs = None,
     device: Device = "cpu",
     json: Json = False,
@@ -115,18 +124,28 @@ def tune(
         sltr tune data.npz --device cuda
     """
     from sltr.datasets import load_samples
+    from sltr.design import memory_bytes
     from sltr.experiments.comparison import tuned_model
     from sltr.models.registry import method as registered
 
     entry = registered(method)
-    names = parse_names(covariates)
+    stays = method == "sltr" and device == "cpu"
     loaded = load_samples(
-        data, y=y, target=target, groups=groups, covariates=names, mask=mask
+        data,
+        y=y,
+        target=target,
+        groups=groups,
+        covariates=parse_names(covariates),
+        mask=mask,
+        # The other methods, and devices, have all samples in memory.
+        largest=memory_bytes(memory_limit) if stays else None,
     )
     kind = _kind(loaded.y, task)
     if kind != "regression" and entry.make_classifier is None:
         _refuse_words(loaded.y, entry.title)
     model = tuned_model(entry, kind=kind, groups=loaded.groups, n_jobs=jobs)
+    if "memory_limit" in model.get_params(deep=False):
+        model.set_params(memory_limit=memory_limit)
     if device != "cpu" and type(model).__module__.startswith("sklearn."):
         msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
         raise ValueError(msg)
@@ -167,10 +186,18 @@ def predict(
     """
     from sltr import load
     from sltr.datasets import load_samples
+    from sltr.design import memory_bytes
 
     fitted = load(model)
-    names = parse_names(covariates)
-    loaded = load_samples(data, y=y, target=None, covariates=names, mask=mask)
+    lazy = hasattr(fitted, "memory_limit")
+    loaded = load_samples(
+        data,
+        y=y,
+        target=None,
+        covariates=parse_names(covariates),
+        mask=mask,
+        largest=memory_bytes(fitted.memory_limit) if lazy else None,
+    )
     columns = _predictions(fitted, loaded.X, loaded.covariates)
     if json:
         print_json(columns)
@@ -353,7 +380,7 @@ def _write_model(
 
     save(model, out)
     facts: dict[str, Any] = {"model": type(model).__name__, "file": str(out)}
-    facts |= {"samples": len(loaded.X), "shape": loaded.X.shape[1:]}
+    facts |= {"samples": loaded.X.shape[0], "shape": loaded.X.shape[1:]}
     facts |= _fitted_values(model)
     facts["entries that are not zero"] = int((model.coef_ != 0).sum())
     (print_json if json else print_facts)(facts)

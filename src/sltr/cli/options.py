@@ -19,6 +19,7 @@ __all__ = [
     "Json",
     "Labels",
     "Mask",
+    "Memory",
     "Seed",
     "Target",
     "Task",
@@ -98,6 +99,15 @@ Task = Annotated[
     typer.Option(
         help="auto, regression or classification. auto: words, or two values, are "
         "labels."
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        help="As 1GB: larger .npy and .zarr samples stay in their file. By default a "
+        "quarter of the free memory.",
+        metavar="SIZE",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]

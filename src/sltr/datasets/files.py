@@ -18,7 +18,13 @@ __all__ = ["load_data", "load_npy", "load_npz", "load_zarr", "read_responses"]
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-def load_data(path: AnyPath, y: Any = None, *, target: str | None = "y") -> Bunch:
+def load_data(
+    path: AnyPath,
+    y: Any = None,
+    *,
+    target: str | None = "y",
+    largest: int | None = None,
+) -> Bunch:
     """Read samples and responses; the suffix of the file says how.
 
     Parameters
@@ -32,6 +38,9 @@ def load_data(path: AnyPath, y: Any = None, *, target: str | None = "y") -> Bunc
         or a ``.csv`` table.
     target : str or None
         The name of the responses, in the file or table; None: there need not be any.
+    largest : int, optional
+        Bytes of samples to read to memory: more of them, in ``.npy`` and ``.zarr``
+        files, stay there, as a memmap or zarr array.
 
     Returns
     -------
@@ -51,10 +60,17 @@ def load_data(path: AnyPath, y: Any = None, *, target: str | None = "y") -> Bunc
     """
     file = existing_file(path)
     suffix = "".join(file.suffixes[-2:]) if file.suffix == ".gz" else file.suffix
-    if suffix not in _READERS:
-        msg = f"{file} was given; expected a file that ends in {sorted(_READERS)}."
+    known = sorted([".npy", ".zarr", *_READERS])
+    if suffix not in known:
+        msg = f"{file} was given; expected a file that ends in {known}."
         raise ValueError(msg)
-    data = _READERS[suffix](file, None if y is not None else target)
+    own = None if y is not None else target
+    if suffix == ".npy":
+        data = load_npy(file, largest=largest)
+    elif suffix == ".zarr":
+        data = load_zarr(file, target=own, largest=largest)
+    else:
+        data = _READERS[suffix](file, own)
     if y is not None:
         data.y = read_responses(y, target)
     if data.y is not None and np.shape(data.y)[:1] != data.X.shape[:1]:
@@ -82,14 +98,30 @@ def load_npz(path: AnyPath, *, target: str | None = "y") -> Bunch:
     return _with_response(data, file, target)
 
 
-def load_npy(path: AnyPath, y: AnyPath | None = None) -> Bunch:
-    """Read samples, and responses, from ``.npy`` files; pickles are refused."""
+def load_npy(
+    path: AnyPath, y: AnyPath | None = None, *, largest: int | None = None
+) -> Bunch:
+    """Read samples, and responses, from ``.npy`` files; pickles are refused.
+
+    Files of more than `largest` bytes are mapped to memory, not read.
+    """
     responses = None if y is None else _read_npy(existing_file(y))
-    return Bunch(X=_read_npy(existing_file(path)), y=responses)
+    file = existing_file(path)
+    if largest is not None and file.stat().st_size > largest:
+        try:
+            return Bunch(X=np.load(file, mmap_mode="r"), y=responses)
+        except _READ_ERRORS as error:
+            raise ValueError(_unreadable(file, error)) from error
+    return Bunch(X=_read_npy(file), y=responses)
 
 
-def load_zarr(path: AnyPath, *, target: str | None = "y") -> Bunch:
-    """Read a Zarr group with arrays X and `target`, or a single array, to memory."""
+def load_zarr(
+    path: AnyPath, *, target: str | None = "y", largest: int | None = None
+) -> Bunch:
+    """Read a Zarr group with arrays X and `target`, or a single array.
+
+    Samples of more than `largest` bytes stay in the file.
+    """
     try:
         import zarr
     except ImportError as error:
@@ -97,9 +129,14 @@ def load_zarr(path: AnyPath, *, target: str | None = "y") -> Bunch:
         raise ImportError(msg) from error
     file = existing_file(path)
     store = zarr.open(str(file), mode="r")
+
+    def read(name: str, array: Any) -> Any:
+        stays = largest is not None and name == "X" and array.nbytes > largest
+        return array if stays else np.asarray(array[:])
+
     if isinstance(store, zarr.Array):
-        return Bunch(X=np.asarray(store[:]), y=None)
-    data = Bunch(**{name: np.asarray(array[:]) for name, array in store.arrays()})
+        return Bunch(X=read("X", store), y=None)
+    data = Bunch(**{name: read(name, array) for name, array in store.arrays()})
     return _with_response(data, file, target)
 
 
@@ -145,8 +182,6 @@ def _nifti(path: Path, target: str | None) -> Bunch:
 
 _READERS: dict[str, Callable[[Path, str | None], Bunch]] = {
     ".npz": lambda path, target: load_npz(path, target=target),
-    ".npy": lambda path, target: load_npy(path),
-    ".zarr": lambda path, target: load_zarr(path, target=target),
     ".nii": _nifti,
     ".nii.gz": _nifti,
 }

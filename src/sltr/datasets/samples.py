@@ -25,6 +25,7 @@ def load_samples(
     groups: str | None = None,
     covariates: Sequence[str] = (),
     mask: AnyPath | None = None,
+    largest: int | None = None,
 ) -> Bunch:
     """Read samples, responses, groups and covariates, as the files given allow.
 
@@ -44,6 +45,8 @@ def load_samples(
         Columns (or arrays) of numbers.
     mask : path, optional
         Voxels to keep, for NIfTI images.
+    largest : int, optional
+        As for `load_data`: more bytes of samples than this stay in their file.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def load_samples(
     ((5, 4, 3), True)
     """
     files = [existing_file(path) for path in paths]
-    data = _read(files, y, target, mask)
+    data = _read(files, y, target, mask, largest)
     source = files[0] if y is None else Path(y)
     columns = _columns(data, y)
     names = [*covariates, *([] if groups is None else [groups])]
@@ -78,7 +81,9 @@ def load_samples(
     return found
 
 
-def _read(files: list[Path], y: Any, target: str | None, mask: Any) -> Bunch:
+def _read(
+    files: list[Path], y: Any, target: str | None, mask: Any, largest: int | None
+) -> Bunch:
     # A table may be there for its other columns.
     y = None if target is None else y
     if all(file.name.endswith((".nii", ".nii.gz")) for file in files):
@@ -95,7 +100,7 @@ def _read(files: list[Path], y: Any, target: str | None, mask: Any) -> Bunch:
         labels = np.array(films.target_names)[films.target]
         return Bunch(X=films.X, y=labels, groups=films.groups)
     else:
-        data = load_data(files[0], y, target=target)
+        data = load_data(files[0], y, target=target, largest=largest)
     if target is not None and data.y is None:
         msg = (
             f"{files[0]} holds samples alone; expected responses as well. Name a .npy "
