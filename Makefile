@@ -42,7 +42,7 @@ bench: $(VENV)/.run
 	$(BIN)/python benchmarks/fit.py
 	$(BIN)/python benchmarks/tuning.py
 
-# The quick version takes minutes; `ACCURACY=` runs everything, which takes hours.
+# The quick version takes minutes; `ACCURACY='--n-jobs 2'` runs everything, about three hours.
 ACCURACY ?= --quick
 bench-accuracy: $(VENV)/.run
 	$(BIN)/python benchmarks/accuracy.py simulated $(ACCURACY)
