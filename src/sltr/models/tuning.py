@@ -39,7 +39,7 @@ __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 START_SPARSE, START_LOW = 0.3, 0.5
 # Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
 # iterate many at once, and the best one varies more than the radii do.
-THRESHOLDS = (0.7, 0.5, 0.36, 0.26, 0.18, 0.13)
+THRESHOLDS = (0.6, 0.4, 0.27, 0.18, 0.1, 0.05, 0.02)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from sltr.refine.subset import Subsets, weighted_ridge
 __all__ = ["iterate_pilot", "refit_on_support"]
 
 # Thresholded steps on the residual; a refinement, not a minimisation.
-RESIDUAL_STEPS = 30
+RESIDUAL_STEPS = 50
 
 
 def iterate_pilot(
