@@ -244,6 +244,12 @@ def test_cp_shrinks_entries_that_are_zero_more_than_tucker(rng):
     assert off["cp"] < 0.5 * off["tucker"]
 
 
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+def test_samples_that_are_all_equal_give_zero(kind):
+    found = refits(np.ones((9, 4, 3)), np.arange(9.0), np.ones((1, 9)), kind=kind)
+    assert all(np.all(refit.coef() == 0.0) for refit in found)
+
+
 def test_cp_finds_the_zeros_of_a_block(rng):
     coef = np.zeros((10, 8, 6))
     coef[:3, :3, :2] = 1.0

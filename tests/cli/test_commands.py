@@ -70,6 +70,19 @@ def test_samples_beyond_the_memory_limit_stay_in_their_file(folder):
     assert "Load X into memory" in done.stderr
 
 
+def test_a_zarr_file_beyond_the_limit_is_fitted_and_predicted(folder):
+    zarr = pytest.importorskip("zarr")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 50, 60))
+    group = zarr.open_group(str(folder / "large.zarr"), mode="w")
+    group.create_array("X", data=X)
+    group.create_array("y", data=X[:, 0, 0])
+    limit = ("--memory-limit", "1MB")
+    sltr("fit", "large.zarr", *limit, "--out", "large.sltr", folder=folder)
+    sltr("predict", "large.sltr", "large.zarr", "--out", "large.csv", folder=folder)
+    assert (folder / "large.csv").exists()
+
+
 def test_fit_writes_a_model_that_loads(folder):
     model = load(folder / "model.sltr")
     assert model.coef_.shape == (5, 4, 3)

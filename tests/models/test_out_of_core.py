@@ -304,7 +304,8 @@ def test_limits_are_checked_and_may_rule_out_a_factorisation(rng, monkeypatch):
     wide = rng.normal(size=(200, 300))
     response = wide[:, 0] + 0.1 * rng.normal(size=200)
     exact = SLTRRegressor(5.0).fit(wide, response)
-    model = SLTRRegressor(5.0, memory_limit=10**6).fit(wide, response)
+    model = SLTRRegressor(5.0, memory_limit=10**6)
+    model.fit(as_zarr(wide, (200, 50)), response)
     assert (exact.pilot_method_, model.pilot_method_) == ("dual", "cg")
     same(model.coef_, exact.coef_)
     there = SLTRRegressor(5.0, memory_limit=10**6).fit(
@@ -328,3 +329,15 @@ def test_models_are_saved_with_their_limit(rng, tmp_path):
     again = load(tmp_path / "model.sltr")
     assert again.memory_limit == "5MB"
     assert again.pilot_method_ == "dual"
+
+
+def test_the_default_says_which_refits_it_leaves_out(rng):
+    X, y = drawn(rng, SIZES[0])
+    with pytest.warns(UserWarning, match="refits"):
+        SLTRRegressorCV(**SMALL_GRID, cv=3).fit(as_zarr(X), y)
+
+
+def test_a_memory_limit_changes_nothing_for_samples_in_memory(rng):
+    X, y = drawn(rng, (150, (12, 13, 1)))
+    limited = SLTRRegressor(memory_limit="1MB").fit(X, y)
+    same(limited.coef_, SLTRRegressor().fit(X, y).coef_)

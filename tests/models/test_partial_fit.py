@@ -184,3 +184,21 @@ def test_bad_labels_are_refused(data):
     model.partial_fit(X, names, classes=["up", "down"])
     with pytest.raises(ValueError, match="first call"):
         model.partial_fit(X, names, classes=["up", "left"])
+
+
+def test_the_penalty_does_not_depend_on_the_scale_of_small_weights(rng):
+    X = rng.normal(size=(60, 4, 3))
+    y = X[:, 0, 0] + 0.1 * rng.normal(size=60)
+    relative = []
+    for weight in (1.0, 0.1, 0.01):
+        model = SLTRRegressor().partial_fit(X, y, np.full(60, weight))
+        relative.append(model.epsilon_ / weight)
+    np.testing.assert_allclose(relative, relative[0], rtol=0.7)
+
+
+def test_probabilities_need_no_intercept(rng):
+    X = rng.normal(size=(400, 4, 3)) + 1.0
+    y = X[:, :2, :2].sum(axis=(1, 2)) + 0.3 * rng.normal(size=400) > 5.5
+    model = SLTRClassifier(fit_intercept=False)
+    model.partial_fit(X, y, classes=[False, True])
+    assert abs(model.predict_proba(X)[:, 1].mean() - y.mean()) < 0.1

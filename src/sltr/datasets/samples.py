@@ -130,10 +130,11 @@ def _as_numbers(
 
 
 def _check_lengths(data: Bunch, source: Path) -> None:
+    n_samples = data.X.shape[0]
     for name in ("y", "groups", "covariates"):
-        if data[name] is not None and len(data[name]) != len(data.X):
+        if data[name] is not None and len(data[name]) != n_samples:
             msg = (
-                f"There are {len(data.X)} samples, and {len(data[name])} {name} in "
+                f"There are {n_samples} samples, and {len(data[name])} {name} in "
                 f"{source}; expected one for each sample."
             )
             raise ValueError(msg)

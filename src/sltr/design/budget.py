@@ -34,8 +34,8 @@ def memory_bytes(limit: Any = None) -> int:
     if isinstance(limit, Integral) and not isinstance(limit, bool):
         found = int(limit)
     elif isinstance(limit, str):
-        parts = re.fullmatch(r"\s*([\d.]+)\s*([kmgt]?i?)b?\s*", limit.lower())
-        if parts and parts[1].count(".") < 2 and parts[2] in _UNITS:
+        parts = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?i?)b?\s*", limit.lower())
+        if parts and parts[2] in _UNITS:
             found = int(float(parts[1]) * _UNITS[parts[2]])
     if found < LEAST:
         msg = (

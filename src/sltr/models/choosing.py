@@ -131,7 +131,8 @@ def _scores(
     """Score one fold: predictions of shape (n_rows, K, C)."""
     Y = to_numpy(task.Y)[fold.rows]
     n_responses = Y.shape[1]
-    if scoring is None or (n_responses == 1 and scoring in AT_ONCE):
+    at_once = isinstance(scoring, str) and scoring in AT_ONCE
+    if scoring is None or (n_responses == 1 and at_once):
         each = [
             fold_scores(scoring, Y[:, k], predictions[:, k, :], weight=weight)
             for k in range(n_responses)

@@ -68,9 +68,8 @@ def fitting_task(model: Any, samples: Samples, Y: Array) -> Task:
     """Prepare an estimator's samples: the expensive part, done once."""
     settings = solver_settings(model)
     lazy = is_lazy(samples.X)
-    bounded = lazy or model.memory_limit is not None
-    limit = memory_bytes(model.memory_limit) if bounded else None
-    if limit is not None and lazy:
+    limit = memory_bytes(model.memory_limit)  # checked for all, used by lazy ones
+    if lazy:
         entries = limit // (CHUNK_BYTES * Y.shape[1])
         settings = replace(settings, chunk_entries=max(1, entries))
     system = ridge_system(
@@ -78,7 +77,7 @@ def fitting_task(model: Any, samples: Samples, Y: Array) -> Task:
         Y,
         samples.weight,
         fit_intercept=model.fit_intercept,
-        limit=limit,
+        limit=limit if lazy else None,
         unconverged=_warn_of_pilot,
     )
     model.pilot_method_ = system.method
@@ -110,12 +109,20 @@ def lazy_refinements(X: Any, refine: Any, default: Any) -> Any:
     """Return what of `refine` can be done for these samples.
 
     Refits read X dozens of times: for lazy samples the default leaves them out,
-    and to ask for them is an error.
+    with a warning, and to ask for them is an error.
     """
     if not is_lazy(X):
         return refine
+    if refine == default and default is None:
+        return None
     if refine == default:
-        return None if default is None else (None, "scale")
+        warnings.warn(
+            "X stays where it is: refine is (None, 'scale'), without the refits, which "
+            "predict better. If X fits into memory, give X[:]. Or give refine.",
+            UserWarning,
+            stacklevel=5,
+        )
+        return None, "scale"
     asked = [refine] if isinstance(refine, str) or refine is None else list(refine)
     if not set(asked) <= {None, "scale"}:
         msg = (

@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from sltr._array import Array, array_namespace
+from sltr._array import Array, array_namespace, as_array
 from sltr.design import as_matrix, inner, sample_shape
 from sltr.tensor import flatten
 from sltr.validation import check_new_samples
@@ -19,10 +19,13 @@ def linear_scores(model: Any, X: Any) -> Array:
     """Return ⟨coef, x⟩ + intercept, shape (n,), or (n, K) for K coefficients."""
     check_is_fitted(model, "coef_")
     X = check_new_samples(model, X)
-    coef, xp = model.coef_, array_namespace(model.coef_)
+    coef = model.coef_
     single = coef.ndim == len(sample_shape(X))
     scores = inner(as_matrix(X), flatten(coef[None, ...] if single else coef))
-    return (xp.reshape(scores, (-1,)) if single else scores) + model.intercept_
+    if single:
+        xp = array_namespace(scores)
+        return xp.reshape(scores, (-1,)) + float(model.intercept_)
+    return scores + as_array(model.intercept_, scores)
 
 
 def predict_linear(model: Any, X: Any) -> Array:

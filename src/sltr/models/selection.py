@@ -20,9 +20,11 @@ __all__ = [
     "AT_ONCE",
     "Split",
     "best_index",
+    "close_to",
     "cv_table",
     "fold_scores",
     "kept_splits",
+    "one_vote_each",
     "record_choice",
     "splits",
 ]

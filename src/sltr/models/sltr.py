@@ -342,7 +342,9 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
             return self
         fit = fit_moments(self, self._moments)
         _set_class_fits(self, fit)
-        self.sigmoids_ = moment_sigmoids(self._moments, fit.coef[0, ...])
+        self.sigmoids_ = moment_sigmoids(
+            self._moments, fit.coef[0, ...], fit.intercept[0, ...]
+        )
         return self
 
     def decision_function(self, X: Any) -> Array:

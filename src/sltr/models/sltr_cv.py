@@ -74,7 +74,8 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         "average": the mean of the candidates that held-out squared errors cannot
         tell from the best (by one standard error of the difference), with one vote
         for each kind of refinement. It predicts best. "best": the best candidate
-        alone, whose ranks and zeros are exact. "1se": the candidate of fewest free
+        alone: of exact rank if it is a low-rank refit, with exact zeros if it is
+        "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
     radius, coupling, weights, solver, fit_intercept, feature_shape, max_iter
         As for `SLTRRegressor`.
@@ -191,7 +192,7 @@ class SLTRClassifierCV(ClassifierMixin, BaseEstimator):
     """`SLTRClassifier` with everything chosen by cross-validation.
 
     One grid is tuned for all classes. Probabilities are calibrated on the
-    winner's held-out scores.
+    answer's held-out scores.
 
     Parameters
     ----------

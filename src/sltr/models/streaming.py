@@ -87,11 +87,14 @@ def known_indicators(model: Any, y: Any, classes: Any) -> np.ndarray:
         )
         raise ValueError(msg)
     labels = to_numpy(y)
-    if len(known) < 2 or not np.isin(labels, known).all():
+    if len(known) < 2:
+        msg = f"classes={known.tolist()} was given; expected at least two."
+        raise ValueError(msg)
+    if not np.isin(labels, known).all():
         unknown = np.setdiff1d(labels, known).tolist()
         msg = (
-            f"Labels {unknown} were given with classes {known.tolist()}; expected at "
-            "least two classes, and labels among them."
+            f"Labels {unknown} were given with classes {known.tolist()}; expected "
+            "labels among them."
         )
         raise ValueError(msg)
     model.classes_ = known
@@ -99,7 +102,7 @@ def known_indicators(model: Any, y: Any, classes: Any) -> np.ndarray:
     return one_hot[:, 1:] if len(known) == 2 else one_hot
 
 
-def moment_sigmoids(kept: Moments, coef: Array) -> np.ndarray:
+def moment_sigmoids(kept: Moments, coef: Array, intercept: Array) -> np.ndarray:
     """Return slopes and offsets (K, 2) of log-odds, from moments of the scores.
 
     With m₁ and m₀ the mean scores inside and outside a class, σ² their variance
@@ -110,16 +113,17 @@ def moment_sigmoids(kept: Moments, coef: Array) -> np.ndarray:
     xp = array_namespace(coef)
     rows = to_numpy(xp.reshape(coef, (coef.shape[0], -1)))
     second, cross = to_numpy(kept.second), to_numpy(kept.cross)
+    means = rows @ to_numpy(kept.x_mean) + to_numpy(intercept)
     weight, shares = float(kept.weight), to_numpy(kept.y_mean)
     found = []
     for k, row in enumerate(rows):
         share = float(np.clip(shares[k], 1 / (weight + 2), 1 - 1 / (weight + 2)))
         both = share * (1.0 - share)
-        # Means are about that of all scores, which the intercept puts at the share.
+        # The two classes' means lie about that of all scores.
         step = float(row @ cross[:, k]) / weight / both
         variance = float(row @ second @ row) / weight - both * step**2
         spread = max(variance, 1e-12) ** 0.5
-        middle = shares[k] + step * (0.5 - share)
+        middle = means[k] + step * (0.5 - share)
         slope = max(step / spread, SMALLEST_SLOPE) / spread
         found.append((slope, float(logit(share)) - slope * middle))
     return np.array(found)

@@ -52,7 +52,8 @@ def weighted_ridge(design: Array, y: Array, weight: Array, penalty: Array) -> Ar
     n_samples, n_columns = design.shape[1:]
     size = min(n_samples, n_columns)
     identity = xp.eye(size, dtype=design.dtype, device=device(design))
-    shift = penalty[:, None, None] * identity
+    # Samples that are all equal have neither variance nor a penalty.
+    shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None] * identity
     if n_columns <= n_samples:
         normal = xp.matrix_transpose(weighted) @ design
         rhs = xp.matrix_transpose(weighted) @ y[:, :, None]

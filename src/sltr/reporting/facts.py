@@ -32,7 +32,7 @@ def model_facts(
         chosen = dict(zip(candidates["names"], map(_short, row), strict=True))
     return {
         "class_name": type(model).__name__,
-        "n_samples": len(X),
+        "n_samples": X.shape[0] if hasattr(X, "shape") else len(X),
         "shape": coefs.shape[1:],
         "n_targets": len(coefs),
         "chosen": chosen,

@@ -140,7 +140,7 @@ class CGRidge:
     def loo(self, epsilons: Array) -> Array:
         """Refuse: leave-one-out needs a factorisation."""
         msg = (
-            "'loo' was given for the penalty of a pilot found by conjugate gradients; "
+            "epsilon 'loo', the default, is not there for conjugate gradients; "
             "it needs a factorisation. Give epsilon (or epsilons) as numbers, or raise "
             "memory_limit so that a factorisation fits."
         )

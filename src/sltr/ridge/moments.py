@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sltr._array import Array, array_namespace
+from sltr._array import Array, array_namespace, clip
 
 __all__ = ["Moments", "merge", "moments", "without"]
 
@@ -24,6 +24,7 @@ class Moments:
     """What ridge regression needs to know of samples and K responses."""
 
     weight: Array  # (), their sum
+    count: Array  # (), how many there are; a whole weight counts as equal samples
     x_mean: Array  # (P,)
     y_mean: Array  # (K,)
     second: Array  # (P, P), Σ w x xᵀ about the means
@@ -52,7 +53,7 @@ def moments(X: Array, Y: Array, weight: Array) -> Moments:
     (2.0, 2.0)
     """
     xp = array_namespace(weight)
-    total = xp.sum(weight)
+    total, count = xp.sum(weight), xp.sum(clip(weight, 1.0, None))
     share = (weight / total)[None, :]
     # About the first sample: samples that are all equal leave exact zeros.
     origin = X[0, :]
@@ -62,7 +63,7 @@ def moments(X: Array, Y: Array, weight: Array) -> Moments:
     weighted = xp.matrix_transpose(X * weight[:, None])
     y_weighted = xp.matrix_transpose(Y * weight[:, None])
     second, cross, y_second = weighted @ X, weighted @ Y, y_weighted @ Y
-    return Moments(total, origin + step, y_mean, second, cross, y_second)
+    return Moments(total, count, origin + step, y_mean, second, cross, y_second)
 
 
 def merge(a: Moments, b: Moments) -> Moments:
@@ -82,6 +83,7 @@ def _joined(a: Moments, b: Moments, sign: float) -> Moments:
     factor = share * a.weight
     return Moments(
         weight,
+        a.count + sign * b.count,
         a.x_mean + share * x_step,
         a.y_mean + share * y_step,
         a.second + sign * b.second + factor * (x_step[:, None] * x_step[None, :]),

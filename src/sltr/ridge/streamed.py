@@ -20,9 +20,10 @@ class StreamedRidge:
     Leave-one-out errors need every sample's residual. In their place `loo` gives
     generalised cross-validation, which needs only the residuals' sum of squares:
 
-        GCV(ε) = W·RSS(ε) / (W − df(ε))²,   df(ε) = Σ λ_i/(λ_i + ε),
+        GCV(ε) = n·RSS(ε) / (n − df(ε))²,   df(ε) = Σ λ_i/(λ_i + ε),
 
-    W the total weight, λ_i the eigenvalues of AᵀA; the intercept counts one.
+    n the number of samples (one of weight 2 counts as two), λ_i the eigenvalues of
+    AᵀA; the intercept counts one.
 
     References
     ----------
@@ -67,8 +68,8 @@ class StreamedRidge:
         freedom = xp.sum(values / shifted, axis=1) + float(self.fit_intercept)
         floor = float(xp.finfo(values.dtype).eps)
         residual = clip(y_size - explained, floor * float(y_size), None)
-        rest = clip(total - freedom, 1e-6 * float(total), None)
-        return total * residual / rest**2
+        rest = clip(kept.count - freedom, 1e-6 * float(kept.count), None)
+        return kept.count * residual / rest**2
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AᵀA) over the smaller of the total weight and P."""
