@@ -304,17 +304,14 @@ def test_limits_are_checked_and_may_rule_out_a_factorisation(rng, monkeypatch):
     wide = rng.normal(size=(200, 300))
     response = wide[:, 0] + 0.1 * rng.normal(size=200)
     exact = SLTRRegressor(5.0).fit(wide, response)
-    model = SLTRRegressor(5.0, memory_limit=10**6)
-    model.fit(as_zarr(wide, (200, 50)), response)
-    assert (exact.pilot_method_, model.pilot_method_) == ("dual", "cg")
-    same(model.coef_, exact.coef_)
+    assert exact.pilot_method_ == "dual"
     there = SLTRRegressor(5.0, memory_limit=10**6).fit(
         as_zarr(wide, (50, 70)), response
     )
     assert there.pilot_method_ == "cg"
     same(there.coef_, exact.coef_)
     with pytest.raises(ValueError, match="raise memory_limit"):
-        SLTRRegressor(memory_limit=10**6).fit(wide, response)
+        SLTRRegressor(memory_limit=10**6).fit(as_zarr(wide, (50, 70)), response)
 
 
 def test_other_methods_load_such_samples(rng):
