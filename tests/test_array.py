@@ -106,3 +106,13 @@ def test_clip_takes_numbers_arrays_and_no_bound(xp, rng):
     assert np.array_equal(xp.numpy(clip(given, 0.0, None)), np.maximum(x, 0.0))
     found = xp.numpy(clip(given, xp.array(low), xp.array(-low)))
     assert np.array_equal(found, np.clip(x, low, -low))
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_a_matrix_that_rounding_made_indefinite_is_still_solved(name):
+    xp = pytest.importorskip(name)
+    rows = np.random.default_rng(0).normal(size=(5, 3))
+    matrix = rows @ rows.T - 1e-13 * np.eye(5)
+    rhs = rows @ np.ones((3, 1))
+    found = np.asarray(positive_solver(xp.asarray(matrix))(xp.asarray(rhs)))
+    np.testing.assert_allclose(matrix @ found, rhs, atol=1e-8)

@@ -212,3 +212,10 @@ def test_tables_and_sparse_matrices_do_not():
     sparse = pytest.importorskip("scipy.sparse")
     assert not design.stays_where_it_is(sparse.csr_matrix(np.eye(3)))
     assert not design.stays_where_it_is(sparse.csr_array(np.eye(3)))
+
+
+def test_whole_numbers_count_as_the_floats_they_become(tmp_path):
+    np.save(tmp_path / "films.npy", np.zeros((50, 60, 60), dtype=np.uint8))
+    films = np.load(tmp_path / "films.npy", mmap_mode="r")
+    assert design.stays_where_it_is(films, "1MB")  # 0.18 MB in the file, 1.44 in memory
+    assert not design.stays_where_it_is(films, "2MB")

@@ -312,7 +312,24 @@ def spectral_norm(x: Array) -> Array:
 
 
 def positive_solver(matrix: Array) -> Callable[[Array], Array]:
-    """Factorise one symmetric positive definite matrix; return its solve."""
+    """Factorise one symmetric positive definite matrix; return its solve.
+
+    One that rounding made indefinite is solved on the directions it does have.
+    """
+    try:
+        return _cholesky_solver(matrix)
+    except Exception as error:
+        if "LinAlgError" not in type(error).__name__:
+            raise
+    xp = array_namespace(matrix)
+    values, vectors = eigh(matrix)
+    floor = matrix.shape[0] * xp.finfo(matrix.dtype).eps * xp.max(values)
+    kept = values > floor
+    inverse = xp.where(kept, 1.0 / xp.where(kept, values, 1.0), 0.0)[:, None]
+    return lambda rhs: vectors @ (inverse * (xp.matrix_transpose(vectors) @ rhs))
+
+
+def _cholesky_solver(matrix: Array) -> Callable[[Array], Array]:
     if is_numpy(matrix):
         factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
         return lambda rhs: scipy.linalg.cho_solve(factor, rhs, check_finite=False)

@@ -439,6 +439,17 @@ def test_the_average_is_the_mean_of_close_candidates(rng, few_ranks, refine):
     )
 
 
+def test_folds_of_single_samples_choose_by_squared_error(rng):
+    X, y = planted(rng, (4, 3), 20, noise=0.5)
+    grid = {"lambdas_sparse": (1.0, 0.0), "lambdas_low": (1.0,), "refine": None}
+    model = SLTRRegressorCV((1.0,), **grid, cv=20, rule="best").fit(X, y)
+    asked = SLTRRegressorCV(
+        (1.0,), **grid, cv=20, rule="best", scoring="neg_mean_squared_error"
+    ).fit(X, y)
+    assert model.lambda_sparse_ == asked.lambda_sparse_ == 0.0
+    assert model.best_score_ == pytest.approx(asked.best_score_)
+
+
 def test_scale_multiplies_the_plain_coefficient(rng):
     X, y = planted(rng, n=25)
     settings = {"epsilons": (100.0,), "lambdas_sparse": (0.3,), "lambdas_low": (0.3,)}

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
+from sltr.design import working_bytes
 
 __all__ = ["load_data", "load_npy", "load_npz", "load_zarr", "read_responses"]
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -103,15 +104,17 @@ def load_npy(
 ) -> Bunch:
     """Read samples, and responses, from ``.npy`` files; pickles are refused.
 
-    Files of more than `largest` bytes are mapped to memory, not read.
+    Samples of more than `largest` bytes are mapped to memory, not read.
     """
     responses = None if y is None else _read_npy(existing_file(y))
     file = existing_file(path)
-    if largest is not None and file.stat().st_size > largest:
+    if largest is not None:
         try:
-            return Bunch(X=np.load(file, mmap_mode="r"), y=responses)
+            mapped = np.load(file, mmap_mode="r")
         except _READ_ERRORS as error:
             raise ValueError(_unreadable(file, error)) from error
+        if working_bytes(mapped) > largest:
+            return Bunch(X=mapped, y=responses)
     return Bunch(X=_read_npy(file), y=responses)
 
 
@@ -131,7 +134,7 @@ def load_zarr(
     store = zarr.open(str(file), mode="r")
 
     def read(name: str, array: Any) -> Any:
-        stays = largest is not None and name == "X" and array.nbytes > largest
+        stays = largest is not None and name == "X" and working_bytes(array) > largest
         return array if stays else np.asarray(array[:])
 
     if isinstance(store, zarr.Array):

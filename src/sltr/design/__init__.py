@@ -22,7 +22,7 @@ from sltr._array import (
     to_numpy,
 )
 from sltr._dask import is_dask
-from sltr.design.budget import memory_bytes, row_ranges
+from sltr.design.budget import memory_bytes, row_ranges, working_bytes
 from sltr.design.chunked import Chunked
 from sltr.design.stored import Stored
 
@@ -45,6 +45,7 @@ __all__ = [
     "squares",
     "stays_where_it_is",
     "take_rows",
+    "working_bytes",
 ]
 
 BLOCK_ENTRIES = 4_000_000
@@ -57,7 +58,7 @@ def stays_where_it_is(X: Any, memory_limit: Any = None) -> bool:
     only if they are larger than the limit: joblib hands small ones to its workers.
     """
     if isinstance(X, np.memmap):
-        return X.nbytes > memory_bytes(memory_limit)
+        return working_bytes(X) > memory_bytes(memory_limit)
     if is_dask(X):
         return True
     if is_array_api(X) or not hasattr(X, "__getitem__"):

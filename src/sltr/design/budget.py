@@ -9,7 +9,16 @@ from math import prod
 from numbers import Integral
 from typing import Any
 
-__all__ = ["Box", "box_shape", "boxes", "memory_bytes", "row_ranges"]
+import numpy as np
+
+__all__ = [
+    "Box",
+    "box_shape",
+    "boxes",
+    "memory_bytes",
+    "row_ranges",
+    "working_bytes",
+]
 
 Box = tuple[slice, ...]
 
@@ -18,6 +27,12 @@ _UNITS |= {f"{unit}i": 1024**k for k, unit in enumerate("kmgt", start=1)}
 # Without a limit a fit takes this share of the memory that is free.
 SHARE = 4
 LEAST = 1_000_000
+
+
+def working_bytes(X: Any) -> int:
+    """Return what samples take in memory, as the floats they are turned into."""
+    single = np.dtype(X.dtype) in (np.dtype("float32"), np.dtype("float16"))
+    return prod(X.shape) * (4 if single else 8)
 
 
 def memory_bytes(limit: Any = None) -> int:

@@ -65,7 +65,8 @@ def choose(
     Parameters
     ----------
     scoring : str, callable or None
-        None: R², of class indicators for a classifier, finer than accuracy.
+        None: R², of class indicators for a classifier, finer than accuracy; the
+        negative squared error if a fold is a single sample.
     classes : array, optional
         The labels, for a classifier.
     rule : {"average", "best", "1se"}
@@ -75,6 +76,9 @@ def choose(
     Y, weight = to_numpy(task.Y), to_numpy(task.samples.weight)
     targets = [Y[fold.rows] - fold.y_mean for fold in folds]
     weights = [weight[fold.rows] for fold in folds]
+    # A single sample has no variance, and R² is undefined.
+    smallest = min(len(fold.rows) for fold in folds)
+    default = "r2" if smallest > 1 else "neg_mean_squared_error"
     scores, losses = [], []
     for f, fold in enumerate(folds):
         others = [g for g in range(len(folds)) if g != f] or [f]
@@ -88,7 +92,7 @@ def choose(
             columns.append(factor * values[f] + fold.y_mean)
         predictions = np.stack(columns, axis=2)
         own = weights[f] if weighted else None
-        scores.append(_scores(task, fold, predictions, scoring, classes, own))
+        scores.append(_scores(task, fold, predictions, scoring, default, classes, own))
         losses.append(((predictions - Y[fold.rows][:, :, None]) ** 2).sum(axis=1))
     table = np.array(scores)
     index = best_index(
@@ -125,6 +129,7 @@ def _scores(
     fold: Fold,
     predictions: np.ndarray,
     scoring: str | Callable | None,
+    default: str,
     classes: np.ndarray | None,
     weight: np.ndarray | None,
 ) -> np.ndarray:
@@ -134,7 +139,9 @@ def _scores(
     at_once = isinstance(scoring, str) and scoring in AT_ONCE
     if scoring is None or (n_responses == 1 and at_once):
         each = [
-            fold_scores(scoring, Y[:, k], predictions[:, k, :], weight=weight)
+            fold_scores(
+                scoring, Y[:, k], predictions[:, k, :], weight=weight, default=default
+            )
             for k in range(n_responses)
         ]
         return np.mean(each, axis=0)
