@@ -16,6 +16,7 @@ from array_api_compat import numpy as _numpy_namespace
 from threadpoolctl import ThreadpoolController
 
 from sltr import _cuda
+from sltr._dask import is_dask
 
 Array = Any
 
@@ -60,7 +61,7 @@ def array_namespace(*arrays: Array) -> Any:
 
 def is_array_api(x: object) -> bool:
     """Say whether `x` is an array of a library we can compute with."""
-    return bool(array_api_compat.is_array_api_obj(x)) and not _is_dask(x)
+    return bool(array_api_compat.is_array_api_obj(x)) and not is_dask(x)
 
 
 def is_numpy(x: object) -> bool:
@@ -68,13 +69,9 @@ def is_numpy(x: object) -> bool:
     return bool(is_numpy_array(x))
 
 
-def _is_dask(x: object) -> bool:
-    return bool(array_api_compat.is_dask_array(x))
-
-
 def materialise(x: Array) -> Array:
     """Return `x` as an eager array; a lazy (Dask) one is computed."""
-    return x.compute() if _is_dask(x) else x
+    return x.compute() if is_dask(x) else x
 
 
 def to_numpy(x: Array) -> np.ndarray:

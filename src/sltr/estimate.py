@@ -7,14 +7,10 @@ that carries the terms of all modes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from numbers import Integral
-
-from joblib import effective_n_jobs
 
 from sltr._array import (
     Array,
@@ -34,6 +30,7 @@ from sltr.solvers.chain import chains, runs_of_close_pilots
 from sltr.solvers.ppxa import solve_by_ppxa
 from sltr.solvers.problem import Problem, spread_over
 from sltr.solvers.result import Result, exact, joined
+from sltr.solvers.threads import job_counts, thread_map
 from sltr.tensor import fold, unfold
 
 __all__ = [
@@ -196,11 +193,11 @@ def estimate_path(
         Answers do not depend on the size of chunks or the number of jobs.
     """
     chunks = _chunks(pilots, sparse_radius, low_radius, settings.chunk_entries)
-    mode_jobs, term_jobs = _job_counts(settings.n_jobs)
+    mode_jobs, term_jobs = job_counts(settings.n_jobs)
     scale = _power_of_two(pilots)
     scaled = pilots / spread_over(scale, pilots)
     blocks = _COUPLINGS[settings.coupling](scaled, scale, sparse_radius, low_radius)
-    with _threads(mode_jobs) as run, _threads(term_jobs) as run_terms:
+    with thread_map(mode_jobs) as run, thread_map(term_jobs) as run_terms:
         streams = [_streams(block, chunks, settings, run_terms) for block in blocks]
         every = [stream for group in streams for stream in group]
         for chunk in chunks:
@@ -438,31 +435,6 @@ def _chunks(
         entries = max(entries, free_entries(pilots) // (ARRAYS_HELD * pilots.shape[0]))
     length = max(1, entries // prod(pilots.shape[1:]))
     return [order[i : i + length] for i in range(0, len(order), length)]
-
-
-def _threads(n_jobs: int):
-    """Return a context that gives a `map`, over threads if there are several."""
-    if n_jobs <= 1:
-        return nullcontext(map)
-    return _ThreadMap(n_jobs)
-
-
-class _ThreadMap:
-    def __init__(self, n_jobs: int):
-        self.pool = ThreadPoolExecutor(n_jobs)
-
-    def __enter__(self):
-        return self.pool.map
-
-    def __exit__(self, *_):
-        self.pool.shutdown()
-
-
-def _job_counts(n_jobs: int | Sequence[int] | None) -> tuple[int, int]:
-    if isinstance(n_jobs, Sequence):
-        modes, terms = n_jobs
-        return effective_n_jobs(modes), effective_n_jobs(terms)
-    return effective_n_jobs(n_jobs), 1
 
 
 def _equal_lengths(sparse, low, pilot: Array) -> tuple[Array, Array]:

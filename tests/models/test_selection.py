@@ -10,7 +10,8 @@ from sklearn.metrics import (
 )
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
-from sltr.models.selection import best_index, cv_table, fold_scores, splits
+from sltr.models.scoring import fold_scores
+from sltr.models.selection import best_index, cv_table, splits
 
 LABELLED = {"accuracy", "roc_auc"}
 ORACLES = {

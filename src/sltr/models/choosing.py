@@ -15,11 +15,10 @@ from sltr.models.answer import Member
 from sltr.models.folds import Fold, Task
 from sltr.models.heldout import KnownClassifier, KnownRegressor
 from sltr.models.labels import class_numbers
+from sltr.models.scoring import AT_ONCE, fold_scores
 from sltr.models.selection import (
-    AT_ONCE,
     best_index,
     close_to,
-    fold_scores,
     one_vote_each,
 )
 from sltr.models.tuning import HeldOut, scale_factors

@@ -23,7 +23,8 @@ from sltr.models.decomposed import (
     remember,
     warn_unless_converged,
 )
-from sltr.models.selection import Split, fold_scores, kept_splits, record_choice
+from sltr.models.scoring import fold_scores
+from sltr.models.selection import Split, kept_splits, record_choice
 from sltr.models.tucker import TuckerRegressor, remember_blocks, tucker_structures
 from sltr.solvers.block_relaxation import Relaxed
 from sltr.validation import (

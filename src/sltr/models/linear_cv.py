@@ -14,7 +14,8 @@ from sklearn.metrics import get_scorer
 from sltr._array import Array, to_numpy
 from sltr.design import inner
 from sltr.models.linear import set_linear
-from sltr.models.selection import Split, fold_scores
+from sltr.models.scoring import fold_scores
+from sltr.models.selection import Split
 from sltr.tensor import flatten
 from sltr.validation import Samples
 

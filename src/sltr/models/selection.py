@@ -1,4 +1,4 @@
-"""Choosing among candidates by cross-validation: folds, scores, the winner.
+"""Choosing among candidates by cross-validation: folds, the winner, the table.
 
 Every CV estimator uses these functions, so that all methods are compared by
 the same folds, the same scores and the same rules.
@@ -6,23 +6,20 @@ the same folds, the same scores and the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 
 from sltr._array import to_numpy
 
 __all__ = [
-    "AT_ONCE",
     "Split",
     "best_index",
     "close_to",
     "cv_table",
-    "fold_scores",
     "kept_splits",
     "one_vote_each",
     "record_choice",
@@ -85,92 +82,6 @@ def kept_splits(
     number = np.cumsum(kept) - 1
     renumbered = [(number[a[kept[a]]], number[b[kept[b]]]) for a, b in folds]
     return splits(renumbered, y[kept])
-
-
-def fold_scores(
-    scoring: str | Callable | None,
-    y: np.ndarray,
-    predictions: np.ndarray,
-    *,
-    weight: np.ndarray | None = None,
-    model: Callable[[int], Any] | None = None,
-    X: Any = None,
-    default: str = "r2",
-) -> np.ndarray:
-    """Score all candidates of one fold, higher is better.
-
-    Parameters
-    ----------
-    scoring : str, callable or None
-        As in scikit-learn. Common names are computed for all candidates at once.
-    y : array of shape (n,)
-        Held-out responses; for a binary classifier 0 and 1.
-    predictions : array of shape (n, G)
-        One column of predictions (or decision scores about 1/2) per candidate.
-    weight : array of shape (n,), optional
-    model : callable
-        ``model(g)`` returns candidate g as a fitted estimator, and `X` holds the
-        fold's samples: needed for a `scoring` that is not computed at once.
-    default : str
-        What None stands for.
-
-    Returns
-    -------
-    array of shape (G,)
-    """
-    name = default if scoring is None else scoring
-    if isinstance(name, str) and name in AT_ONCE:
-        share = np.ones(len(y)) if weight is None else np.asarray(weight, float)
-        return AT_ONCE[name](y, predictions, share / share.sum())
-    if model is None:
-        msg = f"scoring={scoring!r} was given; expected one of {sorted(AT_ONCE)}."
-        raise ValueError(msg)
-    extra = {} if weight is None else {"sample_weight": weight}
-    scorer = get_scorer(name)
-    candidates = map(model, range(predictions.shape[1]))
-    return np.array([scorer(candidate, X, y, **extra) for candidate in candidates])
-
-
-def _mse(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
-    return share @ (predictions - y[:, None]) ** 2
-
-
-def _r2(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
-    variance = share @ (y - share @ y) ** 2
-    mse = _mse(y, predictions, share)
-    if variance == 0.0:  # scikit-learn's convention for a constant response
-        return np.where(mse == 0.0, 1.0, 0.0)
-    return 1.0 - mse / variance
-
-
-def _accuracy(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray:
-    return share @ ((scores > 0.5) == (y[:, None] > 0.5))
-
-
-def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Mann–Whitney's statistic; ties count one half."""
-    positive = y > 0.5
-    if positive.all() or not positive.any():
-        return np.full(scores.shape[1], np.nan)
-    if np.ptp(share) == 0.0:
-        n_positive = int(positive.sum())
-        ranks = rankdata(scores, axis=0)
-        wins = ranks[positive].sum(axis=0) - n_positive * (n_positive + 1) / 2
-        return wins / (n_positive * (len(y) - n_positive))
-    higher = scores[positive][:, None] - scores[~positive][None]
-    pairs = share[positive][:, None, None] * share[~positive][None, :, None]
-    wins = (pairs * ((higher > 0) + 0.5 * (higher == 0))).sum(axis=(0, 1))
-    return wins / pairs.sum(axis=(0, 1))
-
-
-AT_ONCE: dict[str, Callable] = {
-    "r2": _r2,
-    "neg_mean_squared_error": lambda y, p, share: -_mse(y, p, share),
-    "neg_root_mean_squared_error": lambda y, p, share: -np.sqrt(_mse(y, p, share)),
-    "neg_mean_absolute_error": lambda y, p, share: -(share @ np.abs(p - y[:, None])),
-    "accuracy": _accuracy,
-    "roc_auc": _roc_auc,
-}
 
 
 def best_index(

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from sltr._array import to_numpy
-from sltr.models.selection import fold_scores
+from sltr.models.scoring import fold_scores
 
 __all__ = ["Outcome", "Score", "evaluate"]
 
