@@ -160,16 +160,8 @@ def _refits(
     """Return the refitted candidates' coefficients, (S, K, p1, …, pM)."""
     xp = array_namespace(task.Y)
     shape = task.samples.shape
-    found: dict[Candidate, Array] = {}
     sparse = [c for c in candidates if c.refine == "sparse"]
-    for candidate in sparse:
-        rows = [
-            sparse_fits(task, subsets[s, :], [[candidate]])[0][0]
-            for s in range(subsets.shape[0])
-        ]
-        found[candidate] = xp.reshape(
-            xp.stack(rows, axis=0), (subsets.shape[0], -1, *shape)
-        )
+    found = _sparse_refits(task, subsets, sparse)
     others = [c for c in candidates if c.refine in ("reweight", "tucker", "cp")]
     if not others:
         return found
@@ -200,6 +192,30 @@ def _refits(
                     wanted.remove(candidate)
                 if not wanted:
                     break
+    return found
+
+
+def _sparse_refits(
+    task: Task, subsets: Array, candidates: Sequence[Candidate]
+) -> dict[Candidate, Array]:
+    """Return sparse refits; those of a penalty are iterated together."""
+    xp = array_namespace(task.Y)
+    found: dict[Candidate, Array] = {}
+    for epsilon in dict.fromkeys(c.epsilon for c in candidates):
+        groups: dict[float, list[Candidate]] = {}
+        for candidate in candidates:
+            if candidate.epsilon == epsilon:
+                groups.setdefault(candidate.lambda_sparse, []).append(candidate)
+        wanted = list(groups.values())
+        each = [
+            sparse_fits(task, subsets[s, :], wanted) for s in range(subsets.shape[0])
+        ]
+        for g, group in enumerate(wanted):
+            for i, candidate in enumerate(group):
+                rows = xp.stack([part[g][i] for part in each], axis=0)
+                found[candidate] = xp.reshape(
+                    rows, (*rows.shape[:2], *task.samples.shape)
+                )
     return found
 
 
