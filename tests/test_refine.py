@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
@@ -7,11 +9,12 @@ from sltr.refine import (
     RIDGES,
     Subsets,
     Sweeps,
+    cp_refits,
     feature_variance,
-    grown_refits,
     iterate_pilot,
+    rank_path,
     refit_on_support,
-    seeded_refits,
+    tucker_refits,
     unfoldings,
 )
 from sltr.refine.low_rank import _core_step, _mode_step
@@ -62,14 +65,14 @@ def refits(
     def resolvent(w):
         positive = np.where(w > 0, w, 1.0)
         system = ridge_system(flat, y[:, None], positive, fit_intercept=intercept)
-        return system.resolvent(w > 0, 1.0)
+        return system.resolvents((w > 0)[None], [1.0])
 
     resolvents = [resolvent(w) for w in weight]
-    start = np.stack([r(y[:, None])[0].reshape(shape) for r in resolvents])
+    start = np.stack([r(y[None, :, None]).reshape(shape) for r in resolvents])
 
     def pilot_of(residuals):
         rows = zip(resolvents, residuals, strict=True)
-        return np.stack([r(v[:, None])[0].reshape(shape) for r, v in rows])
+        return np.stack([r(v[None, :, None]).reshape(shape) for r, v in rows])
 
     problem = Sweeps(
         unfoldings(X),
@@ -77,10 +80,15 @@ def refits(
         feature_variance(flat, weight, intercept),
         ridges,
     )
-    how = {"kind": kind, "largest_rank": min(rank, second_size(shape))}
+    largest = min(rank, second_size(shape))
+    if kind == "tucker":
+        equal = [tuple(min(r, size) for size in shape) for r in range(1, largest + 1)]
+        return list(tucker_refits(problem, start, equal))
     if seeded:
-        return list(seeded_refits(problem, start, **how))
-    return list(grown_refits(problem, start, pilot_of, **how))
+        return list(cp_refits(problem, seeds=start, largest_rank=largest))
+    return list(
+        cp_refits(problem, grown_from=start, pilot_of=pilot_of, largest_rank=largest)
+    )
 
 
 def centred_samples(X, y, w, intercept=True):
@@ -106,9 +114,9 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
     variance = feature_variance(X.reshape(30, -1), weight, intercept)
     penalty = 0.1 * variance * weight.sum()
     data = Sweeps(unfoldings(X), Subsets(y[None], weight, intercept), variance)
-    structure = TuckerComponents.start(rng.normal(size=(1, *shape)))
-    if second_size(shape) > 1:
-        structure = structure.grown(rng.normal(size=(1, *shape)))
+    rank = min(2, second_size(shape))
+    ranks = tuple(min(rank, size) for size in shape)
+    structure = TuckerComponents.truncated(rng.normal(size=(1, *shape)), ranks)
 
     def value(structure):
         coef = structure.coef()[0]
@@ -148,10 +156,11 @@ def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind, seeded):
     X, y, _ = planted(rng, (5, 4, 3), 40, rank=3, noise=0.3)
     found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3, seeded=seeded)
     asked = [(rank, ridge) for rank in (1, 2, 3) for ridge in RIDGES]
-    assert [(refit.rank, refit.ridge) for refit in found] == asked
-    for refit in found:
+    ranks = [r.rank if kind == "cp" else r.rank[0] for r in found]
+    assert list(zip(ranks, (r.ridge for r in found), strict=True)) == asked
+    for rank, refit in zip(ranks, found, strict=True):
         matrix = refit.coef()[0].reshape(5, 12)
-        assert np.linalg.matrix_rank(matrix, tol=1e-8) <= refit.rank
+        assert np.linalg.matrix_rank(matrix, tol=1e-8) <= rank
 
 
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
@@ -289,11 +298,16 @@ def test_other_libraries_agree_with_numpy(rng, name, kind):
         )
         start = convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2))
         pilots = pilot_of if convert is np.asarray else strict_pilot_of
-        how = {"kind": kind, "largest_rank": 2}
-        found = [
-            *grown_refits(problem, start, pilots, **how),
-            *seeded_refits(problem, start, **how),
-        ]
+        if kind == "tucker":
+            found = tucker_refits(problem, start, rank_path(start, 2))
+        else:
+            found = cp_refits(
+                problem,
+                grown_from=start,
+                seeds=start,
+                pilot_of=pilots,
+                largest_rank=2,
+            )
         return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in found]
 
     for ours, theirs in zip(run(np.asarray), run(xp.asarray), strict=True):
@@ -310,15 +324,14 @@ def test_sparse_refits_agree_in_other_libraries(rng, name):
         system = ridge_system(
             convert(X), convert(y[:, None]), convert(weight), fit_intercept=True
         )
-        resolvent = system.resolvent(convert(weight > 0), 2.0)
-        found = iterate_pilot(
-            resolvent, convert(X), convert(y), convert(np.array([0.03, 0.05]))
-        )
+        resolvents = system.resolvents(convert((weight > 0)[None]), [2.0])
+        thresholds = convert(np.array([[0.03, 0.05]]))
+        found = iterate_pilot(resolvents, convert(X), convert(y[None]), thresholds)
         refit = refit_on_support(
             convert(X),
             convert(y),
             convert(weight),
-            found[1, :],
+            found[0, 1, :],
             0.1,
             variance=1.0,
             fit_intercept=True,
@@ -344,13 +357,14 @@ def test_resolvents_of_all_systems_are_the_ridge_map(rng, n, p, intercept):
     unused = np.zeros((n, 1))
     for method in ("dual", "primal", "cg"):
         system = ridge_system(X, unused, weight, fit_intercept=intercept, method=method)
-        found = system.resolvent(subset, 0.7)(responses)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        # Two groups, each with its own subset and penalty.
+        groups = np.stack([np.ones(n, bool), subset])
+        resolvents = system.resolvents(groups, [0.1, 0.7])
         # Only samples of the subset count.
         changed = np.where(subset[:, None], responses, 99.0)
-        np.testing.assert_allclose(
-            system.resolvent(subset, 0.7)(changed), expected, rtol=1e-6, atol=1e-8
-        )
+        for own in (responses, changed):
+            found = resolvents(np.stack([responses, own]))[1]
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
     assert isinstance(system, CGRidge)
 
 
@@ -362,9 +376,13 @@ class Iterated:
         self.weight = rng.uniform(0.5, 2.0, size=n)
         self.A, self.b = centred_samples(self.X, self.y, self.weight)
         system = ridge_system(self.X, self.y[:, None], self.weight, fit_intercept=True)
-        self.resolvent = system.resolvent(self.weight > 0, epsilon)
+        self.resolvents = system.resolvents((self.weight > 0)[None], [epsilon])
         self.metric = np.linalg.inv(self.A @ self.A.T + epsilon * np.eye(n))
-        self.largest = np.abs(self.resolvent(self.y[:, None])).max()
+        self.largest = np.abs(self.resolvents(self.y[None, :, None])).max()
+
+    def iterated(self, thresholds, **how):
+        groups = (self.y[None], np.asarray(thresholds)[None])
+        return iterate_pilot(self.resolvents, self.X, *groups, **how)[0]
 
     def value(self, coef, t):
         r = self.b - self.A @ coef
@@ -377,9 +395,7 @@ class Iterated:
 def test_the_iterated_pilot_ends_at_an_optimum(rng):
     problem = Iterated(rng)
     thresholds = problem.largest * np.array([0.5, 0.2, 1.01])
-    found = iterate_pilot(
-        problem.resolvent, problem.X, problem.y, thresholds, n_steps=5000
-    )
+    found = problem.iterated(thresholds, tol=0.0, max_steps=5000)
     for coef, t in zip(found, thresholds, strict=True):
         slope = problem.descent(coef)
         assert np.all(np.abs(slope) <= t * (1 + 1e-6))
@@ -396,24 +412,31 @@ def test_a_plain_step_lowers_the_objective_of_the_iterated_pilot(rng):
     coef = np.zeros(25)
     values = [problem.value(coef, t)]
     for _ in range(30):
-        residual = (problem.y - problem.X @ coef)[:, None]
-        coef = soft_threshold(coef + problem.resolvent(residual)[0], t)
+        residual = (problem.y - problem.X @ coef)[None, :, None]
+        coef = soft_threshold(coef + problem.resolvents(residual)[0, 0], t)
         values.append(problem.value(coef, t))
     assert np.all(np.diff(values) <= 1e-12)
-    accelerated = iterate_pilot(problem.resolvent, problem.X, problem.y, np.array([t]))[
-        0
-    ]
-    assert problem.value(accelerated, t) <= values[-1] + 1e-6 * values[0]
+    accelerated = problem.iterated([t], tol=1e-3)[0]
+    assert problem.value(accelerated, t) <= values[-1] + 1e-4 * values[0]
 
 
-def test_thresholds_are_iterated_independently(rng):
+def test_groups_and_thresholds_are_iterated_independently(rng):
     problem = Iterated(rng)
     thresholds = problem.largest * np.array([0.6, 0.3, 0.1])
-    together = iterate_pilot(problem.resolvent, problem.X, problem.y, thresholds)
+    together = problem.iterated(thresholds)
+    other = Iterated(rng)
+    system = ridge_system(
+        problem.X, problem.y[:, None], problem.weight, fit_intercept=True
+    )
+    twice = iterate_pilot(
+        system.resolvents(np.ones((2, 15), bool), [3.0, 0.2]),
+        problem.X,
+        np.stack([problem.y, other.y]),
+        np.stack([thresholds, 0.1 * thresholds]),
+    )
+    np.testing.assert_allclose(twice[0], together, atol=1e-12)
     for g in range(3):
-        alone = iterate_pilot(
-            problem.resolvent, problem.X, problem.y, thresholds[g : g + 1]
-        )
+        alone = problem.iterated(thresholds[g : g + 1])
         np.testing.assert_allclose(together[g], alone[0], atol=1e-12)
 
 
@@ -424,17 +447,18 @@ def test_with_a_large_penalty_the_iterated_pilot_is_the_lasso(rng):
     # ε·(AAᵀ + εI)⁻¹ → I: the loss times ε is ½‖y − Aw‖², a threshold t is ε·t.
     lasso = Lasso(alpha=0.1, tol=1e-12, max_iter=100_000).fit(X, y)
     system = ridge_system(X, y[:, None], np.ones(n), fit_intercept=True)
-    exact = system.resolvent(np.ones(n, bool), epsilon)
+    exact = system.resolvents(np.ones((1, n), bool), [epsilon])
     # A step of length one is 1/ε of the Lasso's own; lengthen it without
     # changing the fixed point.
     length = epsilon / np.linalg.norm(X, 2) ** 2 / 1.5
     found = iterate_pilot(
         lambda r: length * exact(r),
         X,
-        y,
-        np.array([length * 0.1 * n / epsilon]),
-        n_steps=3000,
-    )[0]
+        y[None],
+        np.array([[length * 0.1 * n / epsilon]]),
+        tol=0.0,
+        max_steps=3000,
+    )[0, 0]
     np.testing.assert_allclose(found, lasso.coef_, atol=1e-4)
     np.testing.assert_array_equal(found != 0, lasso.coef_ != 0)
 
@@ -474,3 +498,36 @@ def test_feature_variance_is_the_mean_weighted_variance(rng, intercept):
     for found, w in zip(feature_variance(X, weight, intercept), weight, strict=True):
         A, _ = centred_samples(X, np.zeros(9), w, intercept)
         assert found == pytest.approx((A**2).sum() / w.sum() / 5)
+
+
+def test_tucker_ranks_follow_the_spectrum(rng):
+    core = np.zeros((2, 3, 2))
+    core[0, 0, 0], core[1, 1, 1], core[0, 2, 1] = 4.0, 3.0, 2.0
+    seeds = core[None]
+    for mode, size in enumerate((6, 5, 4)):
+        factor = np.linalg.qr(rng.normal(size=(size, core.shape[mode])))[0]
+        seeds = np.moveaxis(
+            np.tensordot(factor, seeds, axes=(1, mode + 1)), 0, mode + 1
+        )
+    path = list(rank_path(seeds, 4))
+    assert path[0] == (1, 1, 1)
+    assert (2, 3, 2) in path
+    for before, after in pairwise(path):
+        assert all(a <= b for a, b in zip(before, after, strict=True))
+    for ranks in path:
+        assert all(rank**2 <= np.prod(ranks) for rank in ranks)
+    restored = TuckerComponents.truncated(seeds, (2, 3, 2)).coef()
+    np.testing.assert_allclose(restored, seeds, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rank_paths_end_at_the_largest_ranks_that_exist(rng, shape):
+    path = list(rank_path(rng.normal(size=(2, *shape)), 3))
+    assert path[0] == (1,) * len(shape)
+    assert len(set(path)) == len(path)
+    ends = path[-1]
+    for mode, size in enumerate(shape):
+        raised = [r + (k == mode) for k, r in enumerate(ends)]
+        possible = raised[mode] <= min(size, 3)
+        exists = all(rank**2 <= np.prod(raised) for rank in raised)
+        assert not (possible and exists)

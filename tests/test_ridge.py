@@ -79,7 +79,8 @@ def test_a_resolvent_maps_any_responses_to_pilots(xp, rng, method, size, fit_int
     given = (xp.array(v) for v in (X, Y, weight))
     system = ridge_system(*given, fit_intercept=fit_intercept, method=method)
     responses = rng.normal(size=(size[0], 3))
-    found = xp.numpy(system.resolvent(xp.array(taken), 0.5)(xp.array(responses)))
+    resolvents = system.resolvents(xp.array(taken[None]), [0.5])
+    found = xp.numpy(resolvents(xp.array(responses[None])))[0]
     assert found.shape == (3, size[1])
     for k in range(3):
         expected = ridge_by_normal_equations(

@@ -41,6 +41,7 @@ __all__ = [
     "materialise",
     "on_device",
     "one_blas_thread",
+    "positive_inverse",
     "positive_solver",
     "real_dtype",
     "singular_values",
@@ -324,6 +325,22 @@ def positive_solver(matrix: Array) -> Callable[[Array], Array]:
     kept = values > floor
     inverse = xp.where(kept, 1.0 / xp.where(kept, values, 1.0), 0.0)[:, None]
     return lambda rhs: vectors @ (inverse * (xp.matrix_transpose(vectors) @ rhs))
+
+
+def positive_inverse(matrix: Array) -> Array:
+    """Invert one symmetric positive definite matrix.
+
+    One that rounding made indefinite is inverted on the directions it does have.
+    """
+    if is_numpy(matrix):  # a third of a general inversion's work
+        factorise, invert = scipy.linalg.get_lapack_funcs(("potrf", "potri"), (matrix,))
+        lower, failed = factorise(matrix, lower=True)
+        if not failed:
+            half = np.tril(invert(lower, lower=True)[0])
+            return half + np.tril(half, -1).T
+    xp = array_namespace(matrix)
+    identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
+    return positive_solver(matrix)(identity)
 
 
 def _cholesky_solver(matrix: Array) -> Callable[[Array], Array]:

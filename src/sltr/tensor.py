@@ -17,6 +17,7 @@ __all__ = [
     "fold",
     "mode_product",
     "numerical_ranks",
+    "own_mode_product",
     "unfold",
 ]
 
@@ -94,6 +95,27 @@ def mode_product(tensor: Array, matrix: Array, mode: int) -> Array:
         slices = xp.reshape(tensor, (prod(before), size, prod(after)))
         product = xp.matmul(matrix, slices)
     return xp.reshape(product, (*before, matrix.shape[0], *after))
+
+
+def own_mode_product(tensor: Array, matrices: Array, mode: int) -> Array:
+    """Multiply each tensor of a batch by its own matrix (G, J, p_mode) along `mode`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> own_mode_product(np.ones((2, 3, 4)), np.ones((2, 5, 3)), 0).shape
+    (2, 5, 4)
+    """
+    xp = array_namespace(tensor)
+    n_tensors, size = tensor.shape[0], tensor.shape[mode + 1]
+    before, after = tensor.shape[1 : mode + 1], tensor.shape[mode + 2 :]
+    if prod(after) == 1:  # one product for each tensor, not one for each fibre
+        rows = xp.reshape(tensor, (n_tensors, prod(before), size))
+        product = rows @ xp.matrix_transpose(matrices)
+    else:
+        slices = xp.reshape(tensor, (n_tensors, prod(before), size, prod(after)))
+        product = matrices[:, None, :, :] @ slices
+    return xp.reshape(product, (n_tensors, *before, matrices.shape[1], *after))
 
 
 def contract(samples: Array, coef: Array) -> Array:

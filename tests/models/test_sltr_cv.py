@@ -15,15 +15,22 @@ from sklearn.model_selection import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from sltr import models, refine
 from sltr.models import candidates
-from sltr.models.candidates import REFINEMENTS, SUPPORT_RIDGES, largest_rank
+from sltr.models.candidates import (
+    REFINEMENTS,
+    SUPPORT_RIDGES,
+    largest_rank,
+    starts_of,
+)
 from sltr.models.fitting import fitting_task
 from sltr.models.folds import Fold
 from sltr.models.sltr import SLTRClassifier, SLTRRegressor
 from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.models.tuning import (
-    START_LOW,
-    START_SPARSE,
+    LOWER_THRESHOLDS,
+    SPARSE_EPSILONS,
+    START_RADII,
     THRESHOLDS,
     held_out_predictions,
 )
@@ -49,6 +56,13 @@ def rng():
 @pytest.fixture
 def few_ranks(monkeypatch):
     monkeypatch.setattr(candidates, "LARGEST_RANK", {"tucker": 2, "cp": 2})
+
+
+@pytest.fixture
+def exact_refits(monkeypatch):
+    """Compare in double precision, by steps that end where those of one fit do."""
+    monkeypatch.setattr(models.folds, "ROUNDINGS", np.inf)
+    monkeypatch.setattr(refine.reweight, "TOLERANCE", 1e-10)
 
 
 def planted(rng, shape=(5, 4, 3), n=40, noise=0.5):
@@ -141,7 +155,7 @@ def test_every_setting_reaches_the_folds(rng, settings):
 @pytest.mark.parametrize("shape", SHAPES[:3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_every_refit_and_fold_equals_a_fit_alone(
-    rng, few_ranks, kind, shape, fit_intercept
+    rng, few_ranks, exact_refits, kind, shape, fit_intercept
 ):
     X, y = planted(rng, shape, 24)
     weight = rng.uniform(0.5, 2.0, size=24)
@@ -155,16 +169,24 @@ def test_every_refit_and_fold_equals_a_fit_alone(
         return
     table = held_out(model, X, y, weight, folds, epsilons, [(0.1, 0.1)], [kind])
     if kind == "sparse":
-        assert len(table) == 3 * len(THRESHOLDS) * len(SUPPORT_RIDGES)
+        tried = sorted({c.lambda_sparse for c in table}, reverse=True)
+        assert tried in (
+            [*THRESHOLDS],
+            [*THRESHOLDS, *LOWER_THRESHOLDS],
+        )
+        assert len(table) == SPARSE_EPSILONS * len(tried) * len(SUPPORT_RIDGES)
         table = {c: v for c, v in table.items() if c.epsilon == 5.0}
     else:
-        expected = len(STEPS)
-        if kind != "reweight":
-            n_starts = 1 if len(shape) == 1 else 2
-            expected = n_starts * largest_rank(kind, shape) * len(RIDGES)
-        assert len(table) == expected
+        if kind == "reweight":
+            assert len(table) == len(STEPS)
+        else:
+            per_rank = len(starts_of(kind, shape)) * len(RIDGES)
+            ranks = {c.rank for c in table}
+            assert len(table) == per_rank * len(ranks)
+            if kind == "cp":
+                assert ranks <= set(range(1, largest_rank(kind, shape) + 1))
         start = {(c.epsilon, c.lambda_sparse, c.lambda_low) for c in table}
-        assert start == {(5.0, START_SPARSE, START_LOW)}
+        assert start == {(5.0, *START_RADII)}
         table = {c: v for c, v in table.items() if c.ridge in (None, RIDGES[1])}
     assert_same_as_alone(table, X, y, weight, folds, settings, ATOL * y.std())
 
@@ -540,8 +562,8 @@ def test_progress_counts_the_stages(rng):
     calls = []
     model = SLTRRegressorCV(**SMALL, progress=lambda *call: calls.append(call))
     model.fit(X, y)
-    # Three folds of plain fits, three of sparse ones, and two kinds of sweeps.
-    assert calls == [(done, 8) for done in range(1, 9)]
+    # Plain fits, two kinds of sweeps and two lots of sparse ones, of all folds at once.
+    assert calls == [(done, 5) for done in range(1, 6)]
 
 
 def interrupt(done, total):

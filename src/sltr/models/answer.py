@@ -10,13 +10,14 @@ import numpy as np
 from sltr._array import Array, array_namespace, as_array
 from sltr.design import combine
 from sltr.estimate import Estimate, absolute_radii, estimate_path
-from sltr.models.candidates import Candidate, refined
+from sltr.models.candidates import Candidate
 from sltr.models.folds import Task
 from sltr.models.refits import (
     low_rank_fits,
     reweighted_fits,
     sparse_fits,
     start_estimates,
+    sweeps,
 )
 from sltr.ridge.centring import subset_shares
 from sltr.validation import Samples
@@ -158,8 +159,6 @@ def _refits(
     task: Task, subsets: Array, candidates: Sequence[Candidate]
 ) -> dict[Candidate, Array]:
     """Return the refitted candidates' coefficients, (S, K, p1, …, pM)."""
-    xp = array_namespace(task.Y)
-    shape = task.samples.shape
     sparse = [c for c in candidates if c.refine == "sparse"]
     found = _sparse_refits(task, subsets, sparse)
     others = [c for c in candidates if c.refine in ("reweight", "tucker", "cp")]
@@ -168,54 +167,51 @@ def _refits(
     base = replace(
         others[0], refine=None, rank=0, ridge=None, steps=0, start=None
     )  # the same for all of them
-    estimates = start_estimates(task, subsets, base)
-    seeds = None
+    pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))[:, 0, ...]
+    starts = {"estimate": start_estimates(task, pilots, base)}
     if any("reweight" in (c.refine, c.start) for c in others):
-        each = [
-            reweighted_fits(task, subsets[s, :], estimates[s, ...])
-            for s in range(subsets.shape[0])
-        ]
-        steps = {step: xp.stack([part[step] for part in each]) for step in each[0]}
-        seeds = steps[max(steps)]
+        steps = reweighted_fits(task, subsets, starts["estimate"])
+        starts["reweight"] = steps[max(steps)]
         found |= {c: steps[c.steps] for c in others if c.refine == "reweight"}
+    low_rank = [c for c in others if c.refine != "reweight"]
+    problem = sweeps(task, subsets) if low_rank else None
     for kind in ("tucker", "cp"):
-        mine = {c for c in others if c.refine == kind}
-        for start, coefs in (("estimate", estimates), ("reweight", seeds)):
-            wanted = {c for c in mine if c.start == start}
+        wanted = {c for c in low_rank if c.refine == kind}
+        if not wanted or problem is None:
+            continue
+        used = {name: starts[name] for name in {str(c.start) for c in wanted}}
+        ranks = [c.rank for c in wanted if isinstance(c.rank, tuple)]
+        for candidate, refit in low_rank_fits(
+            task, problem, subsets, base, kind, used, dict.fromkeys(ranks)
+        ):
+            if candidate in wanted:
+                found[candidate] = array_namespace(task.Y).reshape(
+                    refit.coef(), starts["estimate"].shape
+                )
+                wanted.remove(candidate)
             if not wanted:
-                continue
-            known = [c for c in refined(kind, base, shape) if c.start == start]
-            fits = low_rank_fits(task, subsets, base, kind, {start: coefs})
-            for candidate, refit in zip(known, fits, strict=False):
-                if candidate in wanted:
-                    found[candidate] = xp.reshape(refit.coef(), estimates.shape)
-                    wanted.remove(candidate)
-                if not wanted:
-                    break
+                break
     return found
 
 
 def _sparse_refits(
     task: Task, subsets: Array, candidates: Sequence[Candidate]
 ) -> dict[Candidate, Array]:
-    """Return sparse refits; those of a penalty are iterated together."""
+    """Return sparse refits, (S, K, p1, …, pM); those of a penalty are one batch."""
     xp = array_namespace(task.Y)
     found: dict[Candidate, Array] = {}
     for epsilon in dict.fromkeys(c.epsilon for c in candidates):
-        groups: dict[float, list[Candidate]] = {}
-        for candidate in candidates:
-            if candidate.epsilon == epsilon:
-                groups.setdefault(candidate.lambda_sparse, []).append(candidate)
-        wanted = list(groups.values())
-        each = [
-            sparse_fits(task, subsets[s, :], wanted) for s in range(subsets.shape[0])
-        ]
-        for g, group in enumerate(wanted):
-            for i, candidate in enumerate(group):
-                rows = xp.stack([part[g][i] for part in each], axis=0)
-                found[candidate] = xp.reshape(
-                    rows, (*rows.shape[:2], *task.samples.shape)
-                )
+        mine = {c for c in candidates if c.epsilon == epsilon}
+        radii = sorted({c.lambda_sparse for c in mine})
+        ridges = list(dict.fromkeys(c.ridge for c in mine))
+        penalties = [epsilon] * subsets.shape[0]
+        parts: dict[Candidate, list[Array]] = {}
+        for _, candidate, coef in sparse_fits(task, subsets, penalties, radii, ridges):
+            if candidate in mine:
+                parts.setdefault(candidate, []).append(coef)
+        for candidate, coefs in parts.items():
+            shape = (subsets.shape[0], task.Y.shape[1], *task.samples.shape)
+            found[candidate] = xp.reshape(xp.stack(coefs, axis=0), shape)
     return found
 
 

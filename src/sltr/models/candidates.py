@@ -20,21 +20,26 @@ __all__ = [
     "Candidate",
     "candidate_columns",
     "check_refinements",
+    "equal_ranks",
     "grid_values",
     "largest_rank",
+    "n_parameters",
     "refined",
+    "starts_of",
 ]
 
 # Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
-LAMBDAS = (0.0, 0.3, 0.7, 1.0)
+LAMBDAS = (0.0, 0.3, 1.0)
 PAPER_LAMBDAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 PAPER_EPSILONS = (0.1, 0.2, 0.3)
 REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
-# What a low-rank refit starts from: SLTR's estimate, or this one reweighted.
+# What a low-rank refit starts from: it grows from SLTR's estimate, or takes its seeds
+# from this one reweighted.
 STARTS = ("estimate", "reweight")
-LARGEST_RANK = {"tucker": 3, "cp": 4}
+# Ranks are tried until one predicts no better than the last.
+LARGEST_RANK = {"tucker": 4, "cp": 6}
 # Ridges on the support; None leaves the iterated pilot as it is.
-SUPPORT_RIDGES = (None, 0.03, 0.3)
+SUPPORT_RIDGES = (None, 0.03)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Candidate:
     lambda_sparse: float
     lambda_low: float
     refine: str | None = None
-    rank: int = 0
+    rank: int | tuple[int, ...] = 0
     ridge: float | None = None
     steps: int = 0
     start: str | None = None
@@ -103,7 +108,10 @@ def largest_rank(kind: str, shape: tuple[int, ...]) -> int:
 
 
 def refined(kind: str, base: Candidate, shape: tuple[int, ...]) -> list[Candidate]:
-    """Return the refits of one kind that start from a setting."""
+    """Return the refits of one kind that start from a setting.
+
+    Those of "tucker" are of equal ranks; a tuning takes ranks from the spectrum.
+    """
     common = replace(base, refine=kind)
     if kind == "scale":
         return [common]
@@ -113,12 +121,37 @@ def refined(kind: str, base: Candidate, shape: tuple[int, ...]) -> list[Candidat
         # A vector has no modes to weigh against each other.
         steps = STEPS if len(shape) > 1 else ()
         return [replace(common, steps=step) for step in steps]
-    ranks = range(1, largest_rank(kind, shape) + 1)
-    starts = STARTS if len(shape) > 1 else STARTS[:1]
+    ranks: list = list(range(1, largest_rank(kind, shape) + 1))
+    if kind == "tucker":
+        ranks = [equal_ranks(rank, shape) for rank in ranks]
     return [
         replace(common, rank=rank, ridge=ridge, start=start)
-        for start, rank, ridge in product(starts, ranks, RIDGES)
+        for rank, ridge, start in product(ranks, RIDGES, starts_of(kind, shape))
     ]
+
+
+def equal_ranks(rank: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a rank for each mode, as far as its size goes.
+
+    Examples
+    --------
+    >>> equal_ranks(3, (5, 4, 2))
+    (3, 3, 2)
+    """
+    return tuple(min(rank, size) for size in shape)
+
+
+def n_parameters(rank: int | tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """Return the number of entries of a refit's factors."""
+    ranks = rank if isinstance(rank, tuple) else (rank,) * len(shape)
+    return sum(r * size for r, size in zip(ranks, shape, strict=True))
+
+
+def starts_of(kind: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return what low-rank refits of a kind start from, of `STARTS`."""
+    if len(shape) == 1:  # there is nothing to reweight
+        return STARTS[:1]
+    return STARTS if kind == "cp" else STARTS[1:]
 
 
 def candidate_columns(candidates: Sequence[Candidate]) -> dict[str, list]:

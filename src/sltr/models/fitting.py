@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import wraps
+from math import prod
 from typing import Any, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
@@ -20,8 +21,10 @@ from sltr.models.candidates import (
     SUPPORT_RIDGES,
     Candidate,
     check_refinements,
+    equal_ranks,
     largest_rank,
     refined,
+    starts_of,
 )
 from sltr.models.choosing import choose
 from sltr.models.folds import Fold, Task
@@ -164,19 +167,42 @@ def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candid
     """Return the candidate a tuple asks for, which must be one that is tuned over."""
     kind, *rest = tuple(refine) or (None,)
     if kind in ("tucker", "cp") and len(rest) == 2:
-        rest = [*rest, STARTS[0]]
+        rest = [*rest, starts_of(kind, shape)[-1]]
+    ranks = None
+    if kind == "tucker" and len(rest) == 3:
+        ranks = rest[0]
+        if isinstance(ranks, int):
+            ranks = equal_ranks(ranks, shape)
+        ranks = tuple(ranks) if isinstance(ranks, Iterable) else None
+        # The spectrum may ask for any ranks; the rest is that of equal ones.
+        rest = [equal_ranks(1, shape), *rest[1:]]
     if kind in ("reweight", "tucker", "cp", "sparse"):
         for known in refined(kind, base, shape):
             if known.settings == tuple(rest):
-                return known
-    ranks = {k: largest_rank(k, shape) for k in ("tucker", "cp")}
+                if kind != "tucker":
+                    return known
+                if ranks is not None and _exist(ranks, shape):
+                    return replace(known, rank=ranks)
+    largest = {k: largest_rank(k, shape) for k in ("tucker", "cp")}
     msg = (
-        f"refine={refine!r} was given; expected ('tucker', rank up to "
-        f"{ranks['tucker']}, ridge), ('cp', rank up to {ranks['cp']}, ridge) with a "
-        f"ridge of {RIDGES} and perhaps a start of {STARTS}, ('reweight', steps) with "
-        f"one of {STEPS}, or ('sparse', ridge) with one of {SUPPORT_RIDGES}."
+        f"refine={refine!r} was given; expected ('tucker', ranks, ridge) with a rank "
+        f"up to {largest['tucker']} for each mode, none above the product of the "
+        f"others, ('cp', rank up to {largest['cp']}, ridge), with a ridge of {RIDGES} "
+        f"and perhaps a start of {STARTS}, ('reweight', steps) with one of {STEPS}, or "
+        f"('sparse', ridge) with one of {SUPPORT_RIDGES}."
     )
     raise ValueError(msg)
+
+
+def _exist(ranks: tuple, shape: tuple[int, ...]) -> bool:
+    """Say whether there are tensors of these ranks, in the range that is tuned."""
+    largest = largest_rank("tucker", shape)
+    if len(ranks) != len(shape) or not all(isinstance(r, int) for r in ranks):
+        return False
+    return all(
+        1 <= rank <= min(size, largest) and rank**2 <= prod(ranks)
+        for rank, size in zip(ranks, shape, strict=True)
+    )
 
 
 def unchanged_on_failure(fit: Fit) -> Fit:

@@ -11,10 +11,13 @@ import numpy as np
 from sltr._array import Array, array_namespace, as_array, to_numpy
 from sltr.design import inner, take_rows
 from sltr.estimate import Settings
-from sltr.ridge import RidgeSystem
+from sltr.ridge import RidgeSystem, ridge_system
 from sltr.validation import Samples
 
-__all__ = ["Fold", "Task", "with_pilots"]
+__all__ = ["Fold", "Task", "held_out_loss", "in_single_precision", "with_pilots"]
+
+# Penalties below this many roundings of the mean eigenvalue need double precision.
+ROUNDINGS = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,17 @@ class Fold:
         return to_numpy(inner(X, coef) - inner(self.x_mean[None, :], coef))
 
 
+def held_out_loss(
+    task: Task, folds: Sequence[Fold], values: Sequence[np.ndarray]
+) -> float:
+    """Return the weighted squared error of centred predictions, (n_rows, K) a fold."""
+    Y, weight = to_numpy(task.Y), to_numpy(task.samples.weight)
+    return sum(
+        float(weight[fold.rows] @ ((Y[fold.rows] - fold.y_mean - own) ** 2).sum(axis=1))
+        for fold, own in zip(folds, values, strict=True)
+    )
+
+
 def with_pilots(
     task: Task, folds: Sequence[Fold], epsilons: Sequence[float]
 ) -> tuple[list[Fold], Array]:
@@ -69,3 +83,35 @@ def with_pilots(
         means = 0.0 * means
     known = [replace(fold, x_mean=means[f, ...]) for f, fold in enumerate(folds)]
     return known, pilots
+
+
+def in_single_precision(
+    task: Task, folds: Sequence[Fold], epsilons: Sequence[float]
+) -> tuple[Task, list[Fold]]:
+    """Return the task and its folds for refits that are only compared.
+
+    Their errors differ by far more than single precision rounds, at twice the speed;
+    the answer itself is fitted in the samples' own. Where a penalty is too small for
+    that, all stays as it is.
+    """
+    samples = task.samples
+    xp = array_namespace(task.Y)
+    rounding = ROUNDINGS * float(xp.finfo(xp.float32).eps)
+    too_small = min(epsilons) < rounding * task.system.mean_eigenvalue()
+    if samples.X.dtype == xp.float32 or too_small:
+        return task, list(folds)
+    flat = samples.flat
+    # A large mean would take the digits that the differences need.
+    shift = xp.mean(flat, axis=0) if task.fit_intercept else 0.0 * flat[0, :]
+    single, weight, Y = (
+        xp.astype(values, xp.float32)
+        for values in (flat - shift, samples.weight, task.Y)
+    )
+    system = ridge_system(single, Y, weight, fit_intercept=task.fit_intercept)
+    X = xp.reshape(single, samples.X.shape)
+    own = [
+        replace(fold, x_mean=xp.astype(fold.x_mean - shift, xp.float32))
+        for fold in folds
+    ]
+    samples = replace(samples, X=X, weight=weight)
+    return replace(task, samples=samples, Y=Y, system=system), own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sltr._array import Array, array_namespace, as_array
 from sltr.estimate import absolute_radii, estimate_path
@@ -12,25 +12,36 @@ from sltr.refine import (
     Refit,
     Subsets,
     Sweeps,
+    cp_refits,
     feature_variance,
-    grown_refits,
     iterate_pilot,
+    rank_path,
     refit_on_support,
     reweighted,
-    seeded_refits,
+    tucker_refits,
     unfoldings,
 )
 
-__all__ = ["low_rank_fits", "reweighted_fits", "sparse_fits", "start_estimates"]
+__all__ = [
+    "low_rank_fits",
+    "reweighted_fits",
+    "sparse_fits",
+    "start_estimates",
+    "sweeps",
+]
+
+# A penalty of zero has no resolvent.
+SMALLEST_EPSILON = 1e-12
 
 
-def start_estimates(task: Task, subsets: Array, start: Candidate) -> Array:
-    """Return the estimates refits start from, shape (S, K, p1, …, pM)."""
-    samples = task.samples
-    xp = array_namespace(task.Y)
-    penalty = as_array([start.epsilon], samples.X)
-    pilots = task.system.coefs(subsets, penalty)[:, 0, ...]
-    flat = xp.reshape(pilots, (-1, *samples.shape))
+def start_estimates(task: Task, pilots: Array, start: Candidate) -> Array:
+    """Return the estimates refits start from, (S, K, p1, …, pM).
+
+    `pilots` has shape (S, K, P).
+    """
+    shape = task.samples.shape
+    xp = array_namespace(pilots)
+    flat = xp.reshape(pilots, (-1, *shape))
     sparse, low = (
         as_array([value], flat) for value in (start.lambda_sparse, start.lambda_low)
     )
@@ -40,116 +51,129 @@ def start_estimates(task: Task, subsets: Array, start: Candidate) -> Array:
     # A start that vanished has no components: the pilot's own take its place.
     size = xp.max(xp.abs(first), axis=tuple(range(1, first.ndim)), keepdims=True)
     first = xp.where(size > 0, first, flat)
-    return xp.reshape(first, (subsets.shape[0], -1, *samples.shape))
+    return xp.reshape(first, (*pilots.shape[:2], *shape))
 
 
-def reweighted_fits(task: Task, subset: Array, starts: Array) -> dict[int, Array]:
-    """Return coefficients (K, p1, …, pM) by the number of reweighting steps."""
+def reweighted_fits(task: Task, subsets: Array, starts: Array) -> dict[int, Array]:
+    """Return coefficients (S, K, p1, …, pM) by the number of reweighting steps."""
     xp = array_namespace(task.Y)
-    samples = task.samples
-    rows = xp.nonzero(subset)[0]
-    X, Y, weight = (
-        xp.take(values, rows, axis=0)
-        for values in (samples.flat, task.Y, samples.weight)
-    )
-    data = Subsets(xp.matrix_transpose(Y), weight[None, :], task.fit_intercept)
-    root = xp.sqrt(weight)
-    A = root[:, None] * data.centred(X[None, ...])[0, ...]
-    A = xp.reshape(A, (-1, *samples.shape))
-    found: dict[int, list[Array]] = {}
-    for k in range(Y.shape[1]):
-        y = root * data.centred(Y[:, k][None, :])[0, :]
-        for step, coef in reweighted(A, y, starts[k, ...]):
-            found.setdefault(step, []).append(coef)
-    return {step: xp.stack(coefs, axis=0) for step, coefs in found.items()}
+    first = xp.reshape(starts, (-1, *task.samples.shape))
+    steps = reweighted(task.samples.flat, _items(task, subsets), first)
+    return {step: xp.reshape(coef, starts.shape) for step, coef in steps}
+
+
+def sweeps(task: Task, subsets: Array) -> Sweeps:
+    """Prepare low-rank refits; items of a batch are subsets × responses."""
+    items = _items(task, subsets)
+    flat = task.samples.flat
+    variance = feature_variance(flat, items.weight, task.fit_intercept)
+    return Sweeps(unfoldings(task.samples.X), items, variance)
 
 
 def low_rank_fits(
     task: Task,
+    problem: Sweeps,
     subsets: Array,
     start: Candidate,
     kind: str,
     starts: Mapping[str, Array],
-) -> Iterator[Refit]:
-    """Refit on several subsets; items of a batch are subsets × responses.
+    ranks: Iterable[tuple[int, ...]] | None = None,
+) -> Iterator[tuple[Candidate, Refit]]:
+    """Refit on several subsets, rank after rank; yields each setting and its refit.
 
-    `starts` holds coefficients (S, K, p1, …, pM) by their name in `STARTS`: those
-    of "estimate" grow from rank to rank, those of "reweight" seed every rank. The
-    order is that of `refined`.
+    `starts` holds coefficients (S, K, p1, …, pM) by their name in `STARTS`. Ranks of
+    "tucker" follow the spectrum of its start unless they are given.
     """
     xp = array_namespace(task.Y)
-    samples = task.samples
+    shape = task.samples.shape
     n_subsets, n_responses = subsets.shape[0], task.Y.shape[1]
-    weight = xp.where(subsets, samples.weight, 0.0)
-    variance = feature_variance(samples.flat, weight, task.fit_intercept)
-    each = [s for s in range(n_subsets) for _ in range(n_responses)]
-    items = as_array(each, samples.X, dtype=xp.int64)
-    shape = (len(each), *samples.shape)
-
-    problem = Sweeps(
-        unfoldings(samples.X),
-        Subsets(
-            xp.concat([xp.matrix_transpose(task.Y)] * n_subsets, axis=0),
-            xp.take(weight, items, axis=0),
-            task.fit_intercept,
-        ),
-        xp.take(variance, items, axis=0),
-    )
-    largest = largest_rank(kind, samples.shape)
+    flat = {name: xp.reshape(first, (-1, *shape)) for name, first in starts.items()}
+    largest = largest_rank(kind, shape)
+    base = (start.epsilon, start.lambda_sparse, start.lambda_low)
+    if kind == "tucker":
+        [(name, seeds)] = flat.items()
+        path = rank_path(seeds, largest) if ranks is None else ranks
+        for refit in tucker_refits(problem, seeds, path):
+            yield Candidate(*base, kind, refit.rank, refit.ridge, start=name), refit
+        return
+    pilot_of = None
     if "estimate" in starts:
-        resolvents = [
-            task.system.resolvent(subsets[s, :], max(start.epsilon, 1e-12))
-            for s in range(n_subsets)
-        ]
+        epsilon = max(start.epsilon, SMALLEST_EPSILON)
+        resolvents = task.system.resolvents(subsets, [epsilon] * n_subsets)
 
         def pilot_of(residuals: Array) -> Array:
-            rows = [resolvents[s](residuals[i, :][:, None]) for i, s in enumerate(each)]
-            return xp.reshape(xp.concat(rows, axis=0), shape)
+            columns = xp.reshape(residuals, (n_subsets, n_responses, -1))
+            pilots = resolvents(xp.matrix_transpose(columns))
+            return xp.reshape(pilots, (-1, *shape))
 
-        first = xp.reshape(starts["estimate"], shape)
-        yield from grown_refits(
-            problem, first, pilot_of, kind=kind, largest_rank=largest
-        )
-    if "reweight" in starts:
-        seeds = xp.reshape(starts["reweight"], shape)
-        yield from seeded_refits(problem, seeds, kind=kind, largest_rank=largest)
+    for refit in cp_refits(
+        problem,
+        largest_rank=largest,
+        grown_from=flat.get("estimate"),
+        seeds=flat.get("reweight"),
+        pilot_of=pilot_of,
+    ):
+        name = "estimate" if refit.grown else "reweight"
+        yield Candidate(*base, kind, refit.rank, refit.ridge, start=name), refit
 
 
 def sparse_fits(
-    task: Task, subset: Array, wanted: Sequence[Sequence[Candidate]]
-) -> list[list[Array]]:
-    """Return coefficients (K, P) for candidates grouped by their threshold.
+    task: Task,
+    subsets: Array,
+    epsilons: Sequence[float],
+    radii: Sequence[float],
+    ridges: Sequence[float | None],
+) -> Iterator[tuple[int, Candidate, Array]]:
+    """Iterate the pilot of each group, a subset (G, n) with its penalty.
 
-    All share one penalty; a group's candidates differ in the ridge on the support.
+    Yields the group, the candidate and its coefficients (K, P), for all radii and
+    ridges on the support.
     """
     xp = array_namespace(task.Y)
-    samples = task.samples
-    epsilon = max(wanted[0][0].epsilon, 1e-12)
-    resolvent = task.system.resolvent(subset, epsilon)
-    weight = xp.where(subset, samples.weight, 0.0)
-    variance = float(
-        feature_variance(samples.flat, weight[None, :], task.fit_intercept)[0]
+    samples, n_groups = task.samples, len(epsilons)
+    resolvents = task.system.resolvents(
+        subsets, [max(epsilon, SMALLEST_EPSILON) for epsilon in epsilons]
     )
-    sparse = as_array([group[0].lambda_sparse for group in wanted], samples.X)
-    columns: list[list[list[Array]]] = [[[] for _ in group] for group in wanted]
+    weight = xp.where(subsets, samples.weight, 0.0)
+    variance = feature_variance(samples.flat, weight, task.fit_intercept)
+    fractions = as_array(list(radii), samples.X)[None, :]
+    found = []
     for k in range(task.Y.shape[1]):
-        y = task.Y[:, k]
-        thresholds = sparse
+        y = xp.stack([task.Y[:, k]] * n_groups, axis=0)
+        thresholds = fractions + 0.0 * weight[:, :1]
         if task.radius == "relative":
-            thresholds = sparse * xp.max(xp.abs(resolvent(y[:, None])))
-        found = iterate_pilot(resolvent, samples.flat, y, thresholds)
-        for g, group in enumerate(wanted):
-            for i, candidate in enumerate(group):
-                coef = found[g, :]
-                if candidate.ridge is not None:
-                    coef = refit_on_support(
-                        samples.flat,
-                        y,
-                        weight,
-                        coef,
-                        candidate.ridge,
-                        variance=variance,
-                        fit_intercept=task.fit_intercept,
-                    )
-                columns[g][i].append(coef)
-    return [[xp.stack(rows, axis=0) for rows in group] for group in columns]
+            pilots = resolvents(y[:, :, None])
+            thresholds = fractions * xp.max(xp.abs(pilots), axis=2)
+        found.append(iterate_pilot(resolvents, samples.flat, y, thresholds))
+    for g, epsilon in enumerate(epsilons):
+        for i, radius in enumerate(radii):
+            for ridge in ridges:
+                coefs = [coef[g, i, :] for coef in found]
+                if ridge is not None:
+                    coefs = [
+                        refit_on_support(
+                            samples.flat,
+                            task.Y[:, k],
+                            weight[g, :],
+                            coef,
+                            ridge,
+                            variance=float(variance[g]),
+                            fit_intercept=task.fit_intercept,
+                        )
+                        for k, coef in enumerate(coefs)
+                    ]
+                candidate = Candidate(epsilon, radius, 0.0, "sparse", ridge=ridge)
+                yield g, candidate, xp.stack(coefs, axis=0)
+
+
+def _items(task: Task, subsets: Array) -> Subsets:
+    """Return a batch of subsets × responses."""
+    xp = array_namespace(task.Y)
+    n_subsets, n_responses = subsets.shape[0], task.Y.shape[1]
+    weight = xp.where(subsets, task.samples.weight, 0.0)
+    each = [s for s in range(n_subsets) for _ in range(n_responses)]
+    return Subsets(
+        xp.concat([xp.matrix_transpose(task.Y)] * n_subsets, axis=0),
+        xp.take(weight, as_array(each, task.Y, dtype=xp.int64), axis=0),
+        task.fit_intercept,
+    )

@@ -14,32 +14,27 @@ from math import prod
 import numpy as np
 from joblib import Parallel, delayed
 
-from sltr._array import (
-    Array,
-    array_namespace,
-    is_numpy,
-    to_numpy,
-)
+from sltr._array import Array, array_namespace, is_numpy
 from sltr.design import is_lazy
 from sltr.models.candidates import Candidate, refined
-from sltr.models.folds import Fold, Task, with_pilots
+from sltr.models.folds import Fold, Task, in_single_precision, with_pilots
 from sltr.models.passes import lazy_rows
 from sltr.models.plain import Plain, PlainEstimates, Row
-from sltr.models.refits import (
-    low_rank_fits,
-    reweighted_fits,
-    sparse_fits,
-    start_estimates,
-)
-from sltr.tensor import flatten
+from sltr.models.refit_jobs import LowRank, Sparse, reweighted_rows
+from sltr.models.refits import reweighted_fits, start_estimates
 
 __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 
-# Where low-rank refits start: fractions that denoise the pilot but keep its terms.
-START_SPARSE, START_LOW = 0.3, 0.5
+# Where refits start: fractions that denoise the pilot but keep its terms.
+START_RADII = (0.3, 0.3)
 # Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
-# iterate many at once, and the best one varies more than the radii do.
-THRESHOLDS = (0.6, 0.4, 0.27, 0.18, 0.1, 0.05, 0.02)
+# iterate many at once, and the best one varies more than the radii do. Lower ones
+# take longer; they follow if the lowest of these is the best.
+THRESHOLDS, LOWER_THRESHOLDS = (0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02)
+# Of the penalties the larger ones: closer to the Lasso.
+SPARSE_EPSILONS = 2
+# On a CPU, samples up to this size are estimated for all folds at once.
+SMALL_SAMPLE = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,56 +84,25 @@ def held_out_predictions(
             task, folds, *grid, measure=measure, n_jobs=n_jobs, progress=progress
         )
         return _collected(rows, len(folds), refinements)
-    xp = array_namespace(task.Y)
-    subsets = xp.stack([fold.subset for fold in folds], axis=0)
     folds, pilots = with_pilots(task, folds, epsilons)
-    start_given = start is not None
-    start = start or refit_start(epsilons, pairs, task.radius)
-
-    # A CPU takes one fold after another, an accelerator all of them as one batch.
-    each = list(range(len(folds)))
-    fold_groups = [[f] for f in each] if is_numpy(task.samples.X) else [each]
     jobs: list[Callable[[], list[Row]]] = []
     if None in refinements or "scale" in refinements:
-        for part in fold_groups:
-            own = pilots[part[0] : part[-1] + 1, ...]
-            some = [folds[f] for f in part]
-            estimates = PlainEstimates(
-                task.samples.shape,
-                task.radius,
-                task.settings,
-                own,
-                list(pairs),
-                measure,
-            )
-            jobs.append(Plain(task, part, some, list(epsilons), estimates))
-    if "sparse" in refinements:
-        thresholds = list(THRESHOLDS)
-        if start_given or task.radius == "absolute":
-            thresholds = sorted({sparse for sparse, _ in pairs})
-        for f, fold in enumerate(folds):
-            jobs.append(_Sparse(task, f, fold, list(epsilons), thresholds))
-    low_rank = [kind for kind in ("tucker", "cp") if kind in refinements]
+        jobs += _plain_jobs(task, folds, epsilons, pairs, pilots, measure)
+    refits, rows = _refit_jobs(task, folds, epsilons, pairs, pilots, refinements, start)
+    jobs += refits
     n_jobs = n_jobs if is_numpy(task.samples.X) else None
-    rows = []
-    if low_rank or "reweight" in refinements:
-        estimates = start_estimates(task, subsets, start)
-        starts = {"estimate": estimates}
-        if len(task.samples.shape) > 1:
-            steps = [
-                _Reweight(task, f, fold, start, estimates[f, ...])
-                for f, fold in enumerate(folds)
-            ]
-            found = list(_run(steps, n_jobs))
-            starts["reweight"] = xp.stack([last for _, last in found], axis=0)
-            if "reweight" in refinements:
-                rows = [row for part, _ in found for row in part]
-        for kind in low_rank:
-            jobs.append(_LowRank(task, list(folds), kind, start, starts))
-    for done, part in enumerate(_run(jobs, n_jobs), start=1):
-        rows += part
-        if progress is not None:
-            progress(done, len(jobs))
+    report = progress or (lambda done, total: None)
+    # A sparse job, which is the last, may be followed by another.
+    total, done = len(jobs) + ("sparse" in refinements), 0
+    while jobs[done:]:
+        for part in _run(jobs[done:], n_jobs):
+            rows += part
+            done += 1
+            report(done, total)
+        last = jobs[done - 1]
+        jobs += last.following(rows) if isinstance(last, Sparse) else []
+    if done < total:
+        report(total, total)
     if not rows:
         msg = (
             f"refine={tuple(refinements)} was given for samples of shape "
@@ -148,13 +112,76 @@ def held_out_predictions(
     return _collected(rows, len(folds), refinements)
 
 
+def _plain_jobs(
+    task: Task,
+    folds: list[Fold],
+    epsilons: Sequence[float],
+    pairs: Sequence[tuple[float, float]],
+    pilots: Array,
+    measure: bool,
+) -> Iterator[Plain]:
+    """Yield the paper's estimates: of all folds at once, or on a CPU of each fold."""
+    each = list(range(len(folds)))
+    apart = is_numpy(task.samples.X) and prod(task.samples.shape) > SMALL_SAMPLE
+    for part in [[f] for f in each] if apart else [each]:
+        own = pilots[part[0] : part[-1] + 1, ...]
+        estimates = PlainEstimates(
+            task.samples.shape, task.radius, task.settings, own, list(pairs), measure
+        )
+        some = [folds[f] for f in part]
+        yield Plain(task, part, some, list(epsilons), estimates)
+
+
+def _refit_jobs(
+    task: Task,
+    folds: list[Fold],
+    epsilons: Sequence[float],
+    pairs: Sequence[tuple[float, float]],
+    pilots: Array,
+    refinements: Sequence[str | None],
+    start: Candidate | None,
+) -> tuple[list[Callable[[], list[Row]]], list[Row]]:
+    """Return jobs for refits, and the rows that were found on the way to them.
+
+    A sparse one is the last: whether it goes on depends on all others.
+    """
+    kinds = [kind for kind in refinements if kind not in (None, "scale")]
+    if not kinds:
+        return [], []
+    used = sorted(epsilons)[-SPARSE_EPSILONS:]
+    begin = start or refit_start(epsilons, pairs, task.radius)
+    single, own = in_single_precision(task, folds, [*used, begin.epsilon])
+    sparse: list[Sparse] = []
+    jobs: list[Callable[[], list[Row]]] = []
+    rows: list[Row] = []
+    if "sparse" in kinds:
+        radii: list[Sequence[float]] = [THRESHOLDS, LOWER_THRESHOLDS]
+        if start is not None or task.radius == "absolute":
+            radii = [sorted({sparse for sparse, _ in pairs}, reverse=True)]
+        sparse = [Sparse(single, own, used, radii)]
+    low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
+    if low_rank or "reweight" in kinds:
+        xp = array_namespace(task.Y)
+        own_pilots = pilots[:, list(epsilons).index(begin.epsilon), ...]
+        estimates = xp.astype(start_estimates(task, own_pilots, begin), single.Y.dtype)
+        starts = {"estimate": estimates}
+        if len(task.samples.shape) > 1:
+            subsets = xp.stack([fold.subset for fold in own], axis=0)
+            steps = reweighted_fits(single, subsets, estimates)
+            starts["reweight"] = steps[max(steps)]
+            if "reweight" in kinds:
+                rows = reweighted_rows(single, own, begin, steps)
+        jobs += [LowRank(single, own, kind, begin, starts) for kind in low_rank]
+    return [*jobs, *sparse], rows
+
+
 def refit_start(
     epsilons: Sequence[float], pairs: Sequence[tuple[float, float]], radius: str
 ) -> Candidate:
     """Return the setting refits start from: the grid's middle penalty."""
     middle = sorted(epsilons)[len(epsilons) // 2]
     # Of absolute radii nothing is known beforehand but the grid's own middle.
-    radii = (START_SPARSE, START_LOW)
+    radii = START_RADII
     if radius == "absolute":
         radii = pairs[len(pairs) // 2]
     return Candidate(middle, *radii)
@@ -209,77 +236,3 @@ def scale_factors(
     size = np.sum([w @ (p * p) for p, _, w in parts], axis=0)
     factors = np.divide(cross, size, out=np.ones_like(size), where=size > 0)
     return np.clip(factors, 0.0, None)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sparse:
-    """The pilot iterated on one fold's residual, for all penalties and thresholds."""
-
-    task: Task
-    place: int
-    fold: Fold
-    epsilons: list[float]
-    radii: list[float]
-
-    def __call__(self) -> list[Row]:
-        rows = []
-        for epsilon in self.epsilons:
-            bases = [Candidate(epsilon, sparse, 0.0) for sparse in self.radii]
-            wanted = [refined("sparse", base, ()) for base in bases]
-            found = sparse_fits(self.task, self.fold.subset, wanted)
-            for candidates, coefs in zip(wanted, found, strict=True):
-                for candidate, coef in zip(candidates, coefs, strict=True):
-                    values = self.fold.centred_predictions(self.task, coef)
-                    n_free = float((to_numpy(coef) != 0).mean())
-                    rows.append((candidate, self.place, values, n_free))
-        return rows
-
-
-@dataclass(frozen=True, eq=False)
-class _Reweight:
-    """The pilot in its own metric on one fold; also the coefficients it ends with."""
-
-    task: Task
-    place: int
-    fold: Fold
-    start: Candidate
-    estimates: Array  # (K, p1, …, pM)
-
-    def __call__(self) -> tuple[list[Row], Array]:
-        task = self.task
-        wanted = refined("reweight", self.start, task.samples.shape)
-        found = reweighted_fits(task, self.fold.subset, self.estimates)
-        rows: list[Row] = []
-        for candidate in wanted:
-            coef = flatten(found[candidate.steps])
-            values = self.fold.centred_predictions(task, coef)
-            rows.append((candidate, self.place, values, 1.0))
-        return rows, found[wanted[-1].steps]
-
-
-@dataclass(frozen=True, eq=False)
-class _LowRank:
-    """One kind of low-rank refit on all folds at once."""
-
-    task: Task
-    folds: list[Fold]
-    kind: str
-    start: Candidate
-    starts: dict[str, Array]  # (F, K, p1, …, pM)
-
-    def __call__(self) -> list[Row]:
-        task = self.task
-        xp = array_namespace(task.Y)
-        subsets = xp.stack([fold.subset for fold in self.folds], axis=0)
-        rows = []
-        shape = task.samples.shape
-        wanted = refined(self.kind, self.start, shape)
-        fits = low_rank_fits(task, subsets, self.start, self.kind, self.starts)
-        for candidate, refit in zip(wanted, fits, strict=True):
-            fitted = to_numpy(refit.fitted)
-            n_samples = fitted.shape[1]
-            fitted = fitted.reshape(len(self.folds), -1, n_samples)
-            n_free = candidate.rank * sum(shape) / prod(shape)
-            for f, fold in enumerate(self.folds):
-                rows.append((candidate, f, fitted[f][:, fold.rows].T, n_free))
-        return rows

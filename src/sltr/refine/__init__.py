@@ -14,8 +14,9 @@ from sltr.refine.low_rank import (
     RIDGES,
     Refit,
     Sweeps,
-    grown_refits,
-    seeded_refits,
+    cp_refits,
+    rank_path,
+    tucker_refits,
     unfoldings,
 )
 from sltr.refine.reweight import STEPS, reweighted
@@ -28,11 +29,12 @@ __all__ = [
     "Refit",
     "Subsets",
     "Sweeps",
+    "cp_refits",
     "feature_variance",
-    "grown_refits",
     "iterate_pilot",
+    "rank_path",
     "refit_on_support",
     "reweighted",
-    "seeded_refits",
+    "tucker_refits",
     "unfoldings",
 ]

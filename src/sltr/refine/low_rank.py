@@ -1,22 +1,32 @@
 """Low-rank refits by alternating ridge sweeps over the modes.
 
 In mode m the coefficient is B·Lᵀ with loadings L made of the other modes, and B is
-a ridge estimate on the n × (p·r) matrix X_(m)·L. "cp" also reweights its entries,
+a ridge estimate on the n × (r·p) matrix X_(m)·L. "cp" also reweights its entries,
 and those that become small are zero. Every routine works on a batch of subsets and
 responses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeVar
 
-from sltr._array import Array, array_namespace
+from sltr._array import Array, array_namespace, clip, eigh, to_python
 from sltr.refine.subset import Subsets, weighted_ridge
 from sltr.solvers.components import CPComponents, TuckerComponents
-from sltr.tensor import fold, unfold
+from sltr.tensor import unfold
 
-__all__ = ["RIDGES", "Refit", "Sweeps", "grown_refits", "seeded_refits", "unfoldings"]
+__all__ = [
+    "RIDGES",
+    "Refit",
+    "Sweeps",
+    "cp_refits",
+    "rank_path",
+    "tucker_refits",
+    "unfoldings",
+]
 
 # Ridges of the sweeps, relative to the features' mean energy: from a strong one,
 # whose objective has few minima, down to nearly none, each starting from the last.
@@ -26,14 +36,16 @@ FIRST_SWEEPS, NEXT_SWEEPS = 4, 3
 GROW_FROM = 1
 
 Structure = TuckerComponents | CPComponents
+Some = TypeVar("Some", TuckerComponents, CPComponents)
 
 
 @dataclass(frozen=True, eq=False)
 class Refit:
     """One setting's refit of a batch: fitted values of all samples, and tensors."""
 
-    rank: int
+    rank: int | tuple[int, ...]
     ridge: float
+    grown: bool
     fitted: Array  # (B, n), centred: without the intercept
     structure: Structure
 
@@ -43,12 +55,14 @@ class Refit:
 
 
 def unfoldings(X: Array) -> list[Array]:
-    """Return the samples' unfoldings, each (n · p_m, P / p_m); mode 0 is a view."""
+    """Return the samples' unfoldings, each (P / p_m, p_m · n): samples come last."""
     xp = array_namespace(X)
+    n_samples = X.shape[0]
     found = []
-    for mode in range(X.ndim - 1):
-        matrix = unfold(X, mode)
-        found.append(xp.reshape(matrix, (-1, matrix.shape[2])))
+    for mode, size in enumerate(X.shape[1:]):
+        order = [*(k for k in range(1, X.ndim) if k != mode + 1), mode + 1, 0]
+        matrix = xp.permute_dims(X, order)
+        found.append(xp.reshape(matrix, (-1, size * n_samples)))
     return found
 
 
@@ -69,8 +83,18 @@ class Sweeps:
     variance: Array  # (B,), `feature_variance` of the subsets
     ridges: Sequence[float] = RIDGES  # descending
 
-    def refits(self, structure: Structure, rank: int) -> Iterator[Refit]:
-        """Yield the refits of one rank, ridge after ridge."""
+    def repeated(self, times: int) -> Sweeps:
+        """Return the same problems for a batch that is `times` as long."""
+        xp = array_namespace(self.variance)
+        y, weight, variance = (
+            xp.concat([values] * times, axis=0)
+            for values in (self.subsets.y, self.subsets.weight, self.variance)
+        )
+        subsets = replace(self.subsets, y=y, weight=weight)
+        return replace(self, subsets=subsets, variance=variance)
+
+    def along_ridges(self, structure: Some) -> Iterator[tuple[float, Some, Array]]:
+        """Yield each ridge, the structure swept under it, and its fitted values."""
         xp = array_namespace(self.variance)
         total = xp.sum(self.subsets.weight, axis=1)
         for level, ridge in enumerate(self.ridges):
@@ -80,77 +104,135 @@ class Sweeps:
                     structure, fitted = _mode_step(self, structure, mode, penalty)
                 if isinstance(structure, TuckerComponents):
                     structure, fitted = _core_step(self, structure, penalty)
-            yield Refit(rank, ridge, fitted, structure)
+            yield ridge, structure, fitted
 
 
-def grown_refits(
+def cp_refits(
     problem: Sweeps,
-    start: Array,
-    pilot_of: Callable[[Array], Array],
     *,
-    kind: str,
     largest_rank: int,
+    grown_from: Array | None = None,
+    seeds: Array | None = None,
+    pilot_of: Callable[[Array], Array] | None = None,
 ) -> Iterator[Refit]:
-    """Refit a batch of coefficients, growing from rank to rank.
+    """Refit a batch by sums of outer products, rank after rank.
 
-    Rank one starts from the coefficient's leading term, every further rank from the
-    last answer and the leading term of its residual's pilot.
+    Refits that grow begin with the leading term of `grown_from`; every further rank
+    starts from the last answer and the leading term of its residual's pilot. Seeded
+    ones start every rank from the leading terms of `seeds`. Both are swept together.
 
     Parameters
     ----------
     problem : Sweeps
-    start : array of shape (B, p1, …, pM)
-    pilot_of : callable
-        From residuals (B, n) to their pilots (B, p1, …, pM).
-    kind : {"tucker", "cp"}
     largest_rank : int
-        At most the second largest size of a mode, 1 for order one: more is no
-        Tucker rank.
+    grown_from, seeds : arrays of shape (B, p1, …, pM), optional
+        At least one of them.
+    pilot_of : callable
+        From residuals (B, n) to their pilots (B, p1, …, pM): for those that grow.
 
     Yields
     ------
     Refit
-        For each rank and, within it, each ridge.
+        For each rank, within it each ridge, and of these the grown one first. To
+        stop after a rank costs nothing for those that follow.
     """
-    subsets = problem.subsets
-    structure = _STARTS[kind](start)
+    starts = [start for start in (grown_from, seeds) if start is not None]
+    n_items = starts[0].shape[0]
+    parts = [CPComponents.start(start) for start in starts]
+    wide = problem.repeated(len(starts)) if len(starts) > 1 else problem
     for rank in range(1, largest_rank + 1):
-        for level, refit in enumerate(problem.refits(structure, rank)):
-            yield refit
-            if level == min(GROW_FROM, len(problem.ridges) - 1):
-                stem = refit
-        if rank < largest_rank:
-            residual = subsets.centred(subsets.y) - stem.fitted
-            structure = stem.structure.grown(pilot_of(residual))
+        whole = CPComponents.joined(parts)
+        for level, (ridge, structure, fitted) in enumerate(wide.along_ridges(whole)):
+            for place in range(len(parts)):
+                items = slice(place * n_items, (place + 1) * n_items)
+                grows = grown_from is not None and place == 0
+                part = structure.take(items)
+                if grows and level == min(GROW_FROM, len(problem.ridges) - 1):
+                    stem, stem_fitted = part, fitted[items, :]
+                yield Refit(rank, ridge, grows, fitted[items, :], part)
+        if rank == largest_rank:
+            return
+        if seeds is not None:
+            parts[-1] = parts[-1].grown(seeds - parts[-1].coef())
+        if grown_from is not None and pilot_of is not None:
+            subsets = problem.subsets
+            residual = subsets.centred(subsets.y) - stem_fitted
+            parts[0] = stem.grown(pilot_of(residual))
 
 
-def seeded_refits(
-    problem: Sweeps, start: Array, *, kind: str, largest_rank: int
+def tucker_refits(
+    problem: Sweeps, seeds: Array, ranks: Iterable[tuple[int, ...]]
 ) -> Iterator[Refit]:
-    """Refit a batch of coefficients, each rank from their own leading terms.
+    """Refit a batch by Tucker tensors of each of some ranks, from truncated seeds.
 
-    Parameters and results are those of `grown_refits`.
+    Yields refits for each rank and, within it, each ridge.
     """
-    structure = _STARTS[kind](start)
-    for rank in range(1, largest_rank + 1):
-        yield from problem.refits(structure, rank)
-        if rank < largest_rank:
-            structure = structure.grown(start - structure.coef())
+    for rank in ranks:
+        start = TuckerComponents.truncated(seeds, rank)
+        for ridge, structure, fitted in problem.along_ridges(start):
+            yield Refit(rank, ridge, False, fitted, structure)
+
+
+def rank_path(seeds: Array, largest: int) -> Iterator[tuple[int, ...]]:
+    """Yield Tucker ranks, from all one upwards, that fit a batch of coefficients.
+
+    The next direction joins in the mode whose next singular value is the largest,
+    and in a second mode where a tensor of these ranks would not exist otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> seeds = np.zeros((1, 3, 3, 3))
+    >>> seeds[0, 0, 0, 0], seeds[0, 1, 1, 0] = 2.0, 1.0
+    >>> list(rank_path(seeds, 2))
+    [(1, 1, 1), (2, 2, 1), (2, 2, 2)]
+    """
+    shape = tuple(seeds.shape[1:])
+    energies = [
+        to_python(_mean_energies(unfold(seeds, mode))) for mode in range(len(shape))
+    ]
+    ranks = [1] * len(shape)
+
+    def raised() -> bool:
+        """Raise one rank; say whether there was one to raise."""
+        room = [m for m, size in enumerate(shape) if ranks[m] < min(size, largest)]
+        room = [m for m in room if ranks[m] <= prod(ranks) // ranks[m]]
+        if room:
+            ranks[max(room, key=lambda m: energies[m][ranks[m]])] += 1
+        return bool(room)
+
+    yield tuple(ranks)
+    while raised():
+        while any(rank > prod(ranks) // rank for rank in ranks):
+            if not raised():
+                return
+        yield tuple(ranks)
+
+
+def _mean_energies(matrices: Array) -> Array:
+    """Return squared singular values, descending, as shares, mean over a batch."""
+    xp = array_namespace(matrices)
+    gram = matrices @ xp.matrix_transpose(matrices)
+    energies = xp.flip(clip(eigh(gram)[0], 0.0, None), axis=1)
+    total = xp.sum(energies, axis=1, keepdims=True)
+    return xp.mean(energies / xp.where(total > 0, total, 1.0), axis=0)
 
 
 def _mode_step(
-    data: Sweeps, structure: Structure, mode: int, penalty: Array
-) -> tuple[Structure, Array]:
+    data: Sweeps, structure: Some, mode: int, penalty: Array
+) -> tuple[Some, Array]:
     """Solve for one mode's block given all others; return it and fitted values."""
     xp = array_namespace(data.subsets.y)
-    design = _projected(data, structure.loadings(mode), mode)  # (B, n, p, r)
-    scale = xp.sqrt(structure.scales[mode])
-    design = _flat_centred(data, design)
-    scaled = design * xp.reshape(scale, (scale.shape[0], 1, -1))
-    block = xp.reshape(_fit_block(data, scaled, penalty), scale.shape) * scale
-    block = structure.pruned(block)
-    fitted = design @ xp.reshape(block, (block.shape[0], -1, 1))
-    return structure.replaced(mode, block), fitted[:, :, 0]
+    scale = xp.sqrt(xp.matrix_transpose(structure.scales[mode]))  # (B, r, p)
+    n_items, rank, size = scale.shape
+    design = _projected(data, structure.loadings(mode), mode)
+    design = _flat_centred(data, design)  # (B, r · p, n)
+    flat = xp.reshape(scale, (n_items, rank * size))
+    rows = _fit_block(data, design * flat[:, :, None], penalty) * flat
+    rows = xp.reshape(rows, (n_items, rank, size))
+    block = structure.pruned(xp.matrix_transpose(rows))
+    rows = xp.reshape(xp.matrix_transpose(block), (n_items, 1, rank * size))
+    return structure.replaced(mode, block), (rows @ design)[:, 0, :]
 
 
 def _core_step(
@@ -167,36 +249,28 @@ def _core_step(
         loadings = xp.reshape(loadings, (n_items, a * b, c * d))
     design = _projected(data, loadings, last)
     factor = xp.matrix_transpose(structure.factors[last])[:, None, :, :]
-    design = _flat_centred(data, factor @ design)
-    core = _fit_block(data, design, penalty)  # rows of the last mode
-    fitted = (design @ core[:, :, None])[:, :, 0]
-    shape = tuple(structure.core.shape[1:])
-    core = xp.reshape(core, (core.shape[0], shape[last], -1))
-    return replace(structure, core=fold(core, last, shape)), fitted
+    design = _flat_centred(data, factor @ design)  # (B, r_1 ⋯ r_M, n)
+    core = _fit_block(data, design, penalty)
+    fitted = (core[:, None, :] @ design)[:, 0, :]
+    return replace(structure, core=xp.reshape(core, structure.core.shape)), fitted
 
 
 def _projected(data: Sweeps, loadings: Array, mode: int) -> Array:
-    """Return X_(m)·L for every item of a batch in one product: (B, n, p, r)."""
+    """Return Lᵀ·X_(m)ᵀ for every item of a batch in one product: (B, r, p, n)."""
     xp = array_namespace(data.subsets.y)
     n_items, rest, rank = loadings.shape
-    columns = xp.reshape(xp.permute_dims(loadings, (1, 0, 2)), (rest, -1))
-    product = data.matrices[mode] @ columns
-    shape = (data.subsets.y.shape[1], -1, n_items, rank)
-    return xp.permute_dims(xp.reshape(product, shape), (2, 0, 1, 3))
+    rows = xp.reshape(xp.matrix_transpose(loadings), (n_items * rank, rest))
+    product = rows @ data.matrices[mode]
+    return xp.reshape(product, (n_items, rank, -1, data.subsets.y.shape[1]))
 
 
 def _flat_centred(data: Sweeps, design: Array) -> Array:
     xp = array_namespace(design)
-    return data.subsets.centred(xp.reshape(design, (*design.shape[:2], -1)))
+    n_items, *_, n_samples = design.shape
+    return data.subsets.centred(xp.reshape(design, (n_items, -1, n_samples)))
 
 
 def _fit_block(data: Sweeps, design: Array, penalty: Array) -> Array:
-    """Solve the ridge problems of centred designs (B, n, d): blocks (B, d)."""
+    """Solve the ridge problems of centred designs (B, d, n): blocks (B, d)."""
     subsets = data.subsets
     return weighted_ridge(design, subsets.centred(subsets.y), subsets.weight, penalty)
-
-
-_STARTS: dict[str, Callable[[Array], Structure]] = {
-    "tucker": TuckerComponents.start,
-    "cp": CPComponents.start,
-}

@@ -3,119 +3,196 @@
 A ridge estimate treats all directions alike. Given a coefficient W with
 unfoldings W_(m), the next one is
 
-    argmin_V  ‖y − A·vec(V)‖² + ridge · s · vec(V)ᵀ(Σ_1 ⊗ … ⊗ Σ_M)⁻¹vec(V),
+    argmin_V  ‖y − A·vec(V)‖² + s · vec(V)ᵀ(Σ_1 ⊗ … ⊗ Σ_M)⁻¹vec(V),
 
     Σ_m = (p_m · W_(m)W_(m)ᵀ / ‖W‖² + δI)^½,
 
 s the mean eigenvalue of A(Σ_1 ⊗ … ⊗ Σ_M)Aᵀ: directions that the modes of W use
-are penalised less, and no rank is chosen. Each step is one system of the smaller
-of the two sides. Early steps regularise more, so their number is what is tuned.
+are penalised less, and no rank is chosen. Early steps regularise more, so their
+number is what is tuned. Each step is solved by conjugate gradients from the one
+before, all items of a batch at once, until the residual is small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from sltr._array import Array, array_namespace, clip, device, eigh, positive_solver
-from sltr.tensor import flatten, mode_product, unfold
+from sltr._array import Array, array_namespace, clip, eigh
+from sltr.design import BLOCK_ENTRIES, combine, row_ranges
+from sltr.refine.subset import Subsets, feature_variance
+from sltr.ridge import conjugate_gradients
+from sltr.tensor import flatten, own_mode_product, unfold
 
 __all__ = ["STEPS", "reweighted"]
 
 # The steps whose coefficients are worth a look; the last starts low-rank refits.
 STEPS = (2, 3, 4, 6, 10)
-RIDGE = 1.0
 FLOOR = 0.01  # δ
+# Of a step's residual, relative to its right-hand side; a step is but a start.
+TOLERANCE = 1e-2
+MAX_ITER = 50
 
 
-def reweighted(A: Array, y: Array, start: Array) -> Iterator[tuple[int, Array]]:
-    """Reweight a coefficient, step by step.
+def reweighted(
+    X: Array, subsets: Subsets, start: Array, *, tol: float | None = None
+) -> Iterator[tuple[int, Array]]:
+    """Reweight a batch of coefficients, step by step.
 
     Parameters
     ----------
-    A : array of shape (n, p1, …, pM)
-        Weighted, centred samples.
-    y : array of shape (n,)
-        Weighted, centred responses.
-    start : array of shape (p1, …, pM)
-        Whose modes give the first metric; not zero.
+    X : array of shape (n, P)
+    subsets : Subsets
+        B items.
+    start : array of shape (B, p1, …, pM)
+        Whose modes give the first metric.
+    tol : float, optional
+        Of each step's relative residual; `TOLERANCE` by default.
 
     Yields
     ------
     step : int
         Those in `STEPS`.
-    coef : array of shape (p1, …, pM)
+    coef : array of shape (B, p1, …, pM)
     """
-    n_rows, n_features = flatten(A).shape
-    ridge = _DualRidge(A, y) if n_rows <= n_features else _PrimalRidge(A, y)
-    coef = start
+    problem = _Problem.of(X, subsets, tuple(start.shape[1:]))
+    coef, tol = start, TOLERANCE if tol is None else tol
     for step in range(1, max(STEPS) + 1):
-        coef = ridge.in_metric(_metric_roots(coef))
+        coef = problem.solved(_Metric.of(coef), coef, tol)
         if step in STEPS:
             yield step, coef
 
 
-def _metric_roots(coef: Array) -> list[Array]:
-    """Return Σ_m^½ for every mode, each (p_m, p_m)."""
-    xp = array_namespace(coef)
-    roots = []
-    for mode, size in enumerate(coef.shape):
-        rows = unfold(coef[None, ...], mode)[0, ...]
-        second = rows @ xp.matrix_transpose(rows)
-        energy = xp.linalg.trace(second)
-        values, vectors = eigh(second / xp.where(energy > 0, energy, 1.0))
-        values = (size * clip(values, 0.0, None) + FLOOR) ** 0.25
-        roots.append((vectors * values) @ xp.matrix_transpose(vectors))
-    return roots
+@dataclass(frozen=True, eq=False)
+class _Metric:
+    """Σ_m^½ and their inverses for every mode, each (B, p_m, p_m)."""
+
+    roots: list[Array]
+    inverses: list[Array]
+
+    @staticmethod
+    def of(coef: Array) -> _Metric:
+        """Take the modes' second moments of a batch of coefficients."""
+        xp = array_namespace(coef)
+        roots, inverses = [], []
+        for mode, size in enumerate(coef.shape[1:]):
+            rows = unfold(coef, mode)
+            second = rows @ xp.matrix_transpose(rows)
+            energy = xp.linalg.trace(second)[:, None, None]
+            values, vectors = eigh(second / xp.where(energy > 0, energy, 1.0))
+            values = (size * clip(values, 0.0, None) + FLOOR)[:, None, :] ** 0.25
+            back = xp.matrix_transpose(vectors)
+            roots.append((vectors * values) @ back)
+            inverses.append((vectors / values) @ back)
+        return _Metric(roots, inverses)
 
 
-class _DualRidge:
-    """Through the samples' products in the metric, n × n."""
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """‖y − A·vec(V)‖² for each item, without its penalty."""
 
-    def __init__(self, A: Array, y: Array):
-        self.A, self.y = A, y
+    X: Array  # (n, P)
+    transposed: Array  # (P, n), a copy: products run along memory
+    subsets: Subsets
+    shape: tuple[int, ...]
+    means: Array  # (B, P), of each item's samples; zero without an intercept
+    cross: Array  # (B, p1, …, pM), Aᵀy
+    mean_eigenvalue: Array  # (B,), of AAᵀ
+    covariances: list[Array]  # (B, p_m, p_m) for each mode, of trace one
 
-    def in_metric(self, roots: list[Array]) -> Array:
-        """Return the estimate under the penalty of these roots."""
-        xp = array_namespace(self.A)
-        flat = flatten(_along_all_modes(self.A, roots))
-        dual = _penalised_solve(flat @ xp.matrix_transpose(flat), self.y)
-        coef = xp.reshape(xp.matrix_transpose(dual) @ flat, (1, *self.A.shape[1:]))
-        return _along_all_modes(coef, roots)[0, ...]
+    @staticmethod
+    def of(X: Array, subsets: Subsets, shape: tuple[int, ...]) -> _Problem:
+        """Prepare what all steps share."""
+        xp = array_namespace(X)
+        weight, fit_intercept = subsets.weight, subsets.fit_intercept
+        total = xp.sum(weight, axis=1)
+        means = combine(weight / total[:, None], X)
+        if not fit_intercept:
+            means = 0.0 * means
+        targets = weight * subsets.centred(subsets.y)  # sum to zero if centred
+        cross = xp.reshape(combine(targets, X), (-1, *shape))
+        variance = feature_variance(X, weight, fit_intercept)
+        count = xp.sum(xp.astype(weight > 0, X.dtype), axis=1)
+        side = xp.where(count < X.shape[1], count, float(X.shape[1]))
+        return _Problem(
+            X,
+            xp.matrix_transpose(X) + 0.0,
+            subsets,
+            shape,
+            means,
+            cross,
+            variance * total * X.shape[1] / side,
+            _mode_covariances(X, weight, means, shape),
+        )
+
+    def solved(self, metric: _Metric, coef: Array, tol: float) -> Array:
+        """Return the estimates in a metric, from the last ones."""
+        xp = array_namespace(coef)
+        penalty = self._penalty(metric)[:, None, None]
+
+        def tensors(v: Array) -> Array:
+            return _along_all_modes(xp.reshape(v, coef.shape), metric.roots)
+
+        def columns(tensor: Array) -> Array:
+            return flatten(_along_all_modes(tensor, metric.roots))[:, :, None]
+
+        rhs = columns(self.cross)
+        # Without a right-hand side there is nothing to start from either.
+        some = xp.any(rhs != 0, axis=(1, 2), keepdims=True)
+        start = flatten(_along_all_modes(coef, metric.inverses))[:, :, None]
+        found, _, _ = conjugate_gradients(
+            lambda v: columns(self._normal(tensors(v))) + penalty * v,
+            rhs,
+            start=xp.where(some, start, 0.0),
+            tol=tol,
+            max_iter=MAX_ITER,
+        )
+        return tensors(found)
+
+    def _penalty(self, metric: _Metric) -> Array:
+        """Return the mean eigenvalue of A(Σ_1 ⊗ … ⊗ Σ_M)Aᵀ for each item, (B,).
+
+        As if the features' covariance were a product over the modes: a scale needs
+        no more, and it costs nothing.
+        """
+        xp = array_namespace(self.X)
+        found = self.mean_eigenvalue
+        for root, covariance in zip(metric.roots, self.covariances, strict=True):
+            found = found * xp.sum((root @ root) * covariance, axis=(1, 2))
+        return found
+
+    def _normal(self, v: Array) -> Array:
+        """Return AᵀA·v for each item."""
+        xp = array_namespace(v)
+        flat = flatten(v)
+        shift = xp.linalg.vecdot(self.means, flat, axis=-1)[:, None]
+        fitted = flat @ self.transposed - shift
+        rows = self.subsets.weight * fitted
+        image = combine(rows, self.X) - xp.sum(rows, axis=1)[:, None] * self.means
+        return xp.reshape(image, v.shape)
 
 
-class _PrimalRidge:
-    """Through the features' products, made once, P × P."""
-
-    def __init__(self, A: Array, y: Array):
-        xp = array_namespace(A)
-        flat = flatten(A)
-        self.shape = tuple(A.shape[1:])
-        self.normal = xp.matrix_transpose(flat) @ flat
-        self.cross = xp.reshape(y @ flat, (1, *self.shape))
-
-    def in_metric(self, roots: list[Array]) -> Array:
-        """Return the estimate under the penalty of these roots."""
-        xp = array_namespace(self.normal)
-        normal = self.normal
-        for _ in range(2):  # from the left, then, transposed, from the right
-            rows = xp.reshape(xp.matrix_transpose(normal), (-1, *self.shape))
-            normal = flatten(_along_all_modes(rows, roots))
-        cross = xp.reshape(_along_all_modes(self.cross, roots), (-1,))
-        coef = xp.reshape(_penalised_solve(normal, cross), (1, *self.shape))
-        return _along_all_modes(coef, roots)[0, ...]
+def _mode_covariances(
+    X: Array, weight: Array, means: Array, shape: tuple[int, ...]
+) -> list[Array]:
+    """Return each item's covariance of each mode's rows, (B, p_m, p_m), trace one."""
+    xp = array_namespace(X)
+    tensors = xp.reshape(X, (-1, *shape))
+    total = xp.sum(weight, axis=1)[:, None, None]
+    found = []
+    for mode, size in enumerate(shape):
+        centre = unfold(xp.reshape(means, (-1, *shape)), mode)
+        second = -total * (centre @ xp.matrix_transpose(centre))
+        for part in row_ranges(X.shape[0], max(1, BLOCK_ENTRIES // size**2)):
+            rows = unfold(tensors[part, ...], mode)
+            squares = xp.reshape(rows @ xp.matrix_transpose(rows), (-1, size**2))
+            second = second + xp.reshape(weight[:, part] @ squares, second.shape)
+        trace = xp.linalg.trace(second)[:, None, None]
+        found.append(second / xp.where(trace > 0, trace, 1.0))
+    return found
 
 
-def _along_all_modes(tensors: Array, roots: list[Array]) -> Array:
-    for mode, root in enumerate(roots):
-        tensors = mode_product(tensors, root, mode)
+def _along_all_modes(tensors: Array, matrices: list[Array]) -> Array:
+    for mode, matrix in enumerate(matrices):
+        tensors = own_mode_product(tensors, matrix, mode)
     return tensors
-
-
-def _penalised_solve(matrix: Array, rhs: Array) -> Array:
-    """Solve (matrix + RIDGE·s·I)·v = rhs, s the mean eigenvalue: shape (m, 1)."""
-    xp = array_namespace(matrix)
-    scale = float(xp.linalg.trace(matrix)) / matrix.shape[0]
-    if not scale > 0:  # no sample differs from the mean
-        return 0.0 * rhs[:, None]
-    identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
-    return positive_solver(matrix + RIDGE * scale * identity)(rhs[:, None])

@@ -19,13 +19,14 @@ class Subsets:
     fit_intercept: bool
 
     def centred(self, values: Array) -> Array:
-        """Centre (B, n, …) by each item's weighted mean over the samples."""
+        """Centre (B, n) or (B, d, n) by each item's weighted mean over the samples."""
         if not self.fit_intercept:
             return values
         xp = array_namespace(values)
-        weight = self.weight[(..., *([None] * (values.ndim - 2)))]
-        total = xp.sum(weight, axis=1, keepdims=True)
-        return values - xp.sum(weight * values, axis=1, keepdims=True) / total
+        share = self.weight / xp.sum(self.weight, axis=1, keepdims=True)
+        if values.ndim == 2:
+            return values - xp.linalg.vecdot(values, share, axis=-1)[:, None]
+        return values - values @ share[:, :, None]
 
 
 def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
@@ -46,20 +47,28 @@ def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
 
 
 def weighted_ridge(design: Array, y: Array, weight: Array, penalty: Array) -> Array:
-    """Solve a batch of ridge problems, (B, d), on the shorter side of each."""
+    """Solve a batch of ridge problems, (B, d), on the shorter side of each.
+
+    Parameters
+    ----------
+    design : array of shape (B, d, n)
+        Samples come last, so that an item's sums over them run along memory.
+    y, weight : arrays of shape (B, n)
+    penalty : array of shape (B,)
+    """
     xp = array_namespace(design)
-    weighted = design * weight[:, :, None]
-    n_samples, n_columns = design.shape[1:]
+    n_columns, n_samples = design.shape[1:]
     size = min(n_samples, n_columns)
     identity = xp.eye(size, dtype=design.dtype, device=device(design))
     # Samples that are all equal have neither variance nor a penalty.
     shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None] * identity
     if n_columns <= n_samples:
-        normal = xp.matrix_transpose(weighted) @ design
-        rhs = xp.matrix_transpose(weighted) @ y[:, :, None]
+        weighted = design * weight[:, None, :]
+        normal = weighted @ xp.matrix_transpose(design)
+        rhs = weighted @ y[:, :, None]
         return xp.linalg.solve(normal + shift, rhs)[:, :, 0]
-    root = xp.sqrt(weight)[:, :, None]
-    scaled = root * design
-    kernel = scaled @ xp.matrix_transpose(scaled)
-    dual = xp.linalg.solve(kernel + shift, root * y[:, :, None])
-    return (xp.matrix_transpose(scaled) @ dual)[:, :, 0]
+    root = xp.sqrt(weight)
+    scaled = root[:, None, :] * design
+    kernel = xp.matrix_transpose(scaled) @ scaled
+    dual = xp.linalg.solve(kernel + shift, (root * y)[:, :, None])
+    return (scaled @ dual)[:, :, 0]

@@ -13,11 +13,12 @@ root weights and removes the weighted mean, A = Cᵀ(X − shift) for any shift.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from sltr._array import Array
 from sltr.ridge.cg import CGRidge, Unconverged, cg_ridge
+from sltr.ridge.conjugate import conjugate_gradients
 from sltr.ridge.dual import GramRidge, gram_ridge
 from sltr.ridge.primal import MomentRidge, moment_ridge
 from sltr.ridge.solves import CHOLESKY_PER_EIGH
@@ -29,6 +30,7 @@ __all__ = [
     "MomentRidge",
     "RidgeSystem",
     "cheapest_method",
+    "conjugate_gradients",
     "ridge_system",
 ]
 
@@ -54,8 +56,13 @@ class RidgeSystem(Protocol):
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and the subsets' weighted mean samples, (S, P)."""
 
-    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
-        """Return the map from responses (n, k) to pilots (k, P), factorised once."""
+    def resolvents(
+        self, subsets: Array, epsilons: Sequence[float]
+    ) -> Callable[[Array], Array]:
+        """Return the map from responses (G, n, k) to pilots (G, k, P).
+
+        Group g has its own subset `subsets[g]` and penalty `epsilons[g]`, positive.
+        """
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""

@@ -18,7 +18,7 @@ and 5.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -126,14 +126,20 @@ class CGRidge:
 
         return precondition
 
-    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
-        """Return the map from responses (n, k) to pilots (k, P): a solve each."""
+    def resolvents(
+        self, subsets: Array, epsilons: Sequence[float]
+    ) -> Callable[[Array], Array]:
+        """Return the map from responses (G, n, k) to pilots (G, k, P): a solve each."""
         xp = array_namespace(self.Y)
-        penalty = epsilon * xp.ones_like(self.weight[:1])
+        penalties = as_array(list(epsilons), self.Y)
 
         def pilots(responses: Array) -> Array:
-            system = replace(self, Y=responses)
-            return system.coefs(subset[None, :], penalty)[0, 0, ...]
+            found = []
+            for g in range(responses.shape[0]):
+                system = replace(self, Y=responses[g, ...])
+                one = system.coefs(subsets[g : g + 1, :], penalties[g : g + 1])
+                found.append(one[0, 0, ...])
+            return xp.stack(found, axis=0)
 
         return pilots
 

@@ -20,12 +20,13 @@ def reachable(tol: float, rhs: Array) -> float:
 def conjugate_gradients(
     apply: Callable[[Array], Array],
     rhs: Array,
-    precondition: Callable[[Array], Array],
+    precondition: Callable[[Array], Array] | None = None,
     *,
+    start: Array | None = None,
     tol: float,
     max_iter: int,
 ) -> tuple[Array, float, int]:
-    """Solve a batch of positive definite systems along axis −2.
+    """Solve a batch of positive definite systems along axis −2, from zero or a start.
 
     Returns the solutions, the largest true residual relative to the right-hand
     side, and the number of iterations.
@@ -40,12 +41,14 @@ def conjugate_gradients(
         return float(xp.max(size / norm))
 
     x, residual, n_iter = 0.0 * rhs, rhs, 0
+    if start is not None:
+        x, residual = start, rhs - apply(start)
     reached = relative(residual)
     for _ in range(RESTARTS):
         direction, last = 0.0 * rhs, 1.0 + 0.0 * norm
         recursive = reached
         while recursive > 0.5 * target and n_iter < max_iter:
-            steered = precondition(residual)
+            steered = residual if precondition is None else precondition(residual)
             size = xp.sum(residual * steered, axis=-2, keepdims=True)
             direction = steered + _ratio(size, last) * direction
             image = apply(direction)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sltr._array import Array, array_namespace, clip, device, eigh, positive_solver
+from sltr._array import Array, array_namespace, clip, device, eigh, positive_inverse
 from sltr.design import combine, gram
 from sltr.ridge.centring import Centring, subset_shares
 from sltr.ridge.solves import leave_one_out, mean_eigenvalue, penalised_solves
@@ -63,19 +63,36 @@ class GramRidge:
         kernel = xp.take(xp.take(self.gram, rows, axis=0), rows, axis=1)
         return rows, centring, centring.both(kernel)
 
-    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
-        """Return the map from responses (n, k) to pilots (k, P), factorised once."""
-        rows, centring, kernel = self._restricted(subset)
-        xp = array_namespace(kernel)
-        identity = xp.eye(kernel.shape[0], dtype=kernel.dtype, device=device(kernel))
-        solve = positive_solver(kernel + epsilon * identity)
+    def resolvents(
+        self, subsets: Array, epsilons: Sequence[float]
+    ) -> Callable[[Array], Array]:
+        """Return the map from responses (G, n, k) to pilots (G, k, P).
+
+        Inverses are made once: a call is one product with them and one with X.
+        """
+        xp = array_namespace(self.gram)
+        inverses = xp.stack(
+            [self._inverse(subsets[g, :], e) for g, e in enumerate(epsilons)], axis=0
+        )
+        centring = Centring(xp.where(subsets, self.weight, 0.0), self.fit_intercept)
 
         def pilots(responses: Array) -> Array:
-            found = solve(centring.gather(xp.take(responses, rows, axis=0)))
-            placed = _placed(centring.spread(found)[None, ...], subset)[0, ...]
-            return combine(xp.matrix_transpose(placed), self.X)
+            duals = centring.spread(inverses @ centring.gather(responses))
+            rows = xp.matrix_transpose(duals)  # (G, k, n)
+            found = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
+            return xp.reshape(found, (*rows.shape[:2], -1))
 
         return pilots
+
+    def _inverse(self, subset: Array, epsilon: float) -> Array:
+        """Return (K + εI)⁻¹ of a subset, zero in the rows and columns left out."""
+        _, _, kernel = self._restricted(subset)
+        xp = array_namespace(kernel)
+        identity = xp.eye(kernel.shape[0], dtype=kernel.dtype, device=device(kernel))
+        inverse = positive_inverse(kernel + epsilon * identity)
+        for _ in range(2):  # rows, then columns
+            inverse = _placed(xp.matrix_transpose(inverse)[None, ...], subset)[0, ...]
+        return inverse
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""

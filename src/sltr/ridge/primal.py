@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -49,19 +49,32 @@ class MomentRidge:
             means.append(own.x_mean)
         return xp.matrix_transpose(xp.stack(found, axis=0)), xp.stack(means, axis=0)
 
-    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
-        """Return the map from responses (n, k) to pilots (k, P), factorised once."""
-        normal, _ = self._of(subset).normal(self.fit_intercept)
-        xp = array_namespace(normal)
-        identity = xp.eye(normal.shape[0], dtype=normal.dtype, device=device(normal))
-        solve = positive_solver(normal + epsilon * identity)
-        weight = xp.where(subset, self.weight, 0.0)
-        centring = Centring(weight, self.fit_intercept)
+    def resolvents(
+        self, subsets: Array, epsilons: Sequence[float]
+    ) -> Callable[[Array], Array]:
+        """Return the map from responses (G, n, k) to pilots (G, k, P).
+
+        Factorised once; all responses of a call take one product with X.
+        """
+        xp = array_namespace(self.weight)
+        solves = []
+        for g, epsilon in enumerate(epsilons):
+            normal, _ = self._of(subsets[g, :]).normal(self.fit_intercept)
+            size, where = normal.shape[0], device(normal)
+            identity = xp.eye(size, dtype=normal.dtype, device=where)
+            solves.append(positive_solver(normal + epsilon * identity))
+        centring = Centring(xp.where(subsets, self.weight, 0.0), self.fit_intercept)
 
         def pilots(responses: Array) -> Array:
             spread = centring.spread(centring.gather(responses))
-            rhs = combine(xp.matrix_transpose(spread), self.X)
-            return xp.matrix_transpose(solve(xp.matrix_transpose(rhs)))
+            rows = xp.matrix_transpose(spread)  # (G, k, n)
+            cross = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
+            cross = xp.reshape(cross, (*rows.shape[:2], -1))
+            found = [
+                xp.matrix_transpose(solve(xp.matrix_transpose(cross[g, ...])))
+                for g, solve in enumerate(solves)
+            ]
+            return xp.stack(found, axis=0)
 
         return pilots
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,7 +47,9 @@ class StreamedRidge:
         found = penalised_solves(normal, cross, epsilons)
         return xp.matrix_transpose(found)[None, ...], self.moments.x_mean[None, :]
 
-    def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
+    def resolvents(
+        self, subsets: Array, epsilons: Sequence[float]
+    ) -> Callable[[Array], Array]:
         """Refuse: other responses need the samples."""
         msg = "A refit was asked for; the samples behind these moments are gone."
         raise ValueError(msg)

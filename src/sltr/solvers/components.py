@@ -7,10 +7,11 @@ leading rank-one term of another tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sltr._array import Array, array_namespace, eigh
-from sltr.tensor import fold, unfold
+from sltr.tensor import fold, own_mode_product, unfold
 
 __all__ = ["CPComponents", "TuckerComponents"]
 
@@ -28,25 +29,15 @@ class TuckerComponents:
     core: Array  # (B, r_1, …, r_M)
 
     @staticmethod
-    def start(coef: Array) -> TuckerComponents:
-        """Take the leading rank-one term of each coefficient."""
-        vectors, size = _leading_term(coef)
-        core = size[(slice(None), *([None] * (coef.ndim - 1)))]
-        return TuckerComponents([vector[:, :, None] for vector in vectors], core)
-
-    def grown(self, extra: Array) -> TuckerComponents:
-        """Return a start of one rank more: the leading term of `extra` joins in."""
-        xp = array_namespace(self.core)
-        vectors, size = _leading_term(extra)
-        factors = []
-        for factor, vector in zip(self.factors, vectors, strict=True):
-            wide = xp.concat([factor, vector[:, :, None]], axis=2)
-            room = wide.shape[1] >= wide.shape[2]
-            factors.append(xp.linalg.qr(wide)[0] if room else factor)
-        term = size[(slice(None), *([None] * (extra.ndim - 1)))] * _outer(vectors)
-        core = self.coef() + term
-        for mode, factor in enumerate(factors):
-            core = _batched_product(core, xp.matrix_transpose(factor), mode)
+    def truncated(coef: Array, ranks: tuple[int, ...]) -> TuckerComponents:
+        """Project each coefficient on the leading singular vectors of its modes."""
+        xp = array_namespace(coef)
+        factors, core = [], coef
+        for mode, rank in enumerate(ranks):
+            rows = unfold(coef, mode)
+            vectors = eigh(rows @ xp.matrix_transpose(rows))[1]
+            factors.append(xp.flip(vectors[:, :, vectors.shape[2] - rank :], axis=2))
+            core = own_mode_product(core, xp.matrix_transpose(factors[-1]), mode)
         return TuckerComponents(factors, core)
 
     @property
@@ -71,7 +62,7 @@ class TuckerComponents:
         ranks = [factor.shape[2] for factor in others]
         loadings = xp.reshape(rows, (rows.shape[0], *ranks, rows.shape[2]))
         for k, factor in enumerate(others):
-            loadings = _batched_product(loadings, factor, k)
+            loadings = own_mode_product(loadings, factor, k)
         return xp.reshape(loadings, (rows.shape[0], -1, rows.shape[2]))
 
     def replaced(self, mode: int, block: Array) -> TuckerComponents:
@@ -86,7 +77,7 @@ class TuckerComponents:
         """Return the full tensors, (B, p1, …, pM)."""
         coef = self.core
         for mode, factor in enumerate(self.factors):
-            coef = _batched_product(coef, factor, mode)
+            coef = own_mode_product(coef, factor, mode)
         return coef
 
 
@@ -105,6 +96,24 @@ class CPComponents:
         vectors, size = _leading_term(coef)
         factors = [vector[:, :, None] for vector in vectors]
         return CPComponents(factors, size[:, None], [xp.ones_like(f) for f in factors])
+
+    @staticmethod
+    def joined(parts: Sequence[CPComponents]) -> CPComponents:
+        """Return several batches as one."""
+        xp = array_namespace(parts[0].sizes)
+        return CPComponents(
+            _joined_lists(parts, "factors"),
+            xp.concat([part.sizes for part in parts], axis=0),
+            _joined_lists(parts, "scales"),
+        )
+
+    def take(self, items: slice) -> CPComponents:
+        """Return some items of the batch."""
+        factors, scales = (
+            [array[items, ...] for array in arrays]
+            for arrays in (self.factors, self.scales)
+        )
+        return CPComponents(factors, self.sizes[items, ...], scales)
 
     def grown(self, extra: Array) -> CPComponents:
         """Return a start of one term more: the leading one of `extra`."""
@@ -169,12 +178,11 @@ class CPComponents:
         return fold(matrix, 0, shape)
 
 
-def _batched_product(tensor: Array, matrices: Array, mode: int) -> Array:
-    """Multiply each tensor of a batch by its own matrix (B, J, p) along a mode."""
-    xp = array_namespace(tensor)
-    product = xp.matmul(matrices, unfold(tensor, mode))
-    shape = (*tensor.shape[1 : mode + 1], matrices.shape[1], *tensor.shape[mode + 2 :])
-    return fold(product, mode, shape)
+def _joined_lists(parts: Sequence, name: str) -> list[Array]:
+    """Return the parts' lists of arrays, each entry one after another."""
+    lists = [getattr(part, name) for part in parts]
+    xp = array_namespace(*lists[0])
+    return [xp.concat(arrays, axis=0) for arrays in zip(*lists, strict=True)]
 
 
 def _outer(vectors: list[Array]) -> Array:

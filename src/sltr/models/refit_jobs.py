@@ -1,0 +1,174 @@
+"""Refits of all folds, predicted for the rows left out: one job for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from math import inf, prod
+
+import numpy as np
+
+from sltr._array import Array, array_namespace, to_numpy
+from sltr.models.candidates import (
+    SUPPORT_RIDGES,
+    Candidate,
+    n_parameters,
+    refined,
+    starts_of,
+)
+from sltr.models.folds import Fold, Task, held_out_loss
+from sltr.models.plain import Row
+from sltr.models.refits import low_rank_fits, sparse_fits, sweeps
+from sltr.models.selection import close_to
+from sltr.refine import RIDGES
+from sltr.tensor import flatten
+
+__all__ = ["LowRank", "Sparse", "reweighted_rows"]
+
+# Entries of the coefficients that a batch of sparse refits holds.
+BATCH_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """The pilot iterated on all folds' residuals, for many thresholds at once."""
+
+    task: Task
+    folds: list[Fold]
+    epsilons: Sequence[float]
+    lots: Sequence[Sequence[float]]  # of thresholds, descending; the first is tried
+
+    def __call__(self) -> list[Row]:
+        """Return the rows of all folds, batches keeping to `BATCH_ENTRIES`."""
+        radii = self.lots[0]
+        groups = list(product(range(len(self.folds)), self.epsilons))
+        size = max(1, BATCH_ENTRIES // (len(radii) * prod(self.task.samples.shape)))
+        rows: list[Row] = []
+        for first in range(0, len(groups), size):
+            rows += self._batch(groups[first : first + size], radii)
+        return rows
+
+    def following(self, rows: Sequence[Row]) -> list[Sparse]:
+        """Return the job for the next lot if all rows so far make it worth trying.
+
+        That is if the smallest threshold predicts best, before a refit on the
+        support, which favours larger ones, and no other kind is clearly better.
+        """
+        if len(self.lots) == 1:
+            return []
+        losses = self._losses(rows)
+        mine = [c for c in losses if c.refine == "sparse" and c.ridge is None]
+        best, own = (
+            min(some, key=lambda c: losses[c].sum()) for some in (losses, mine)
+        )
+        if own.lambda_sparse > self.lots[0][-1]:
+            return []
+        rivals = [c for c in losses if c.refine == "sparse"]
+        own = min(rivals, key=lambda c: losses[c].sum())
+        pair = np.stack([losses[best], losses[own]], axis=1)
+        if not close_to(0, pair, np.ones(len(pair)))[1]:
+            return []
+        return [replace(self, lots=self.lots[1:])]
+
+    def _losses(self, rows: Sequence[Row]) -> dict[Candidate, np.ndarray]:
+        """Return each candidate's weighted squared errors, sample by sample."""
+        Y, weight = to_numpy(self.task.Y), to_numpy(self.task.samples.weight)
+        parts: dict[Candidate, list] = {}
+        for candidate, f, values, _ in rows:
+            fold = self.folds[f]
+            errors = (Y[fold.rows] - fold.y_mean - values) ** 2
+            own = parts.setdefault(candidate, [None] * len(self.folds))
+            own[f] = weight[fold.rows] * errors.sum(axis=1)
+        return {candidate: np.concatenate(own) for candidate, own in parts.items()}
+
+    def _batch(
+        self, groups: list[tuple[int, float]], radii: Sequence[float]
+    ) -> list[Row]:
+        task = self.task
+        xp = array_namespace(task.Y)
+        subsets = xp.stack([self.folds[f].subset for f, _ in groups], axis=0)
+        epsilons = [epsilon for _, epsilon in groups]
+        found: list[list[tuple[Candidate, Array]]] = [[] for _ in groups]
+        for g, candidate, coef in sparse_fits(
+            task, subsets, epsilons, radii, SUPPORT_RIDGES
+        ):
+            found[g].append((candidate, coef))
+        rows: list[Row] = []
+        for (place, _), fits in zip(groups, found, strict=True):
+            coefs = xp.stack([coef for _, coef in fits], axis=0)  # (C, K, P)
+            free = to_numpy(xp.mean(xp.astype(coefs != 0, coefs.dtype), axis=(1, 2)))
+            predicted = _predictions(task, self.folds[place], coefs)
+            for (candidate, _), values, n_free in zip(
+                fits, predicted, free.tolist(), strict=True
+            ):
+                rows.append((candidate, place, values, n_free))
+        return rows
+
+
+def reweighted_rows(
+    task: Task, folds: Sequence[Fold], start: Candidate, steps: dict[int, Array]
+) -> list[Row]:
+    """Return rows of reweighted coefficients, (F, K, p1, …, pM) for each step."""
+    xp = array_namespace(task.Y)
+    wanted = refined("reweight", start, task.samples.shape)
+    rows: list[Row] = []
+    for f, fold in enumerate(folds):
+        coefs = [flatten(steps[candidate.steps][f, ...]) for candidate in wanted]
+        predicted = _predictions(task, fold, xp.stack(coefs, axis=0))
+        rows += [
+            (candidate, f, values, 1.0)
+            for candidate, values in zip(wanted, predicted, strict=True)
+        ]
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """One kind of low-rank refit on all folds at once, rank after rank.
+
+    A rank that predicts no better than the one before is the last.
+    """
+
+    task: Task
+    folds: list[Fold]
+    kind: str
+    start: Candidate
+    starts: dict[str, Array]  # (F, K, p1, …, pM)
+
+    def __call__(self) -> list[Row]:
+        """Return the rows of all ranks that were tried."""
+        task, shape = self.task, self.task.samples.shape
+        xp = array_namespace(task.Y)
+        subsets = xp.stack([fold.subset for fold in self.folds], axis=0)
+        names = starts_of(self.kind, shape)
+        starts = {name: self.starts[name] for name in names}
+        problem = sweeps(task, subsets)
+        fits = low_rank_fits(task, problem, subsets, self.start, self.kind, starts)
+        rows: list[Row] = []
+        best = inf
+        while one_rank := list(islice(fits, len(RIDGES) * len(names))):
+            losses = []
+            for candidate, refit in one_rank:
+                fitted = to_numpy(refit.fitted)
+                fitted = fitted.reshape(len(self.folds), -1, fitted.shape[1])
+                values = [
+                    fitted[f][:, fold.rows].T for f, fold in enumerate(self.folds)
+                ]
+                n_free = n_parameters(candidate.rank, shape) / prod(shape)
+                rows += [(candidate, f, part, n_free) for f, part in enumerate(values)]
+                losses.append(held_out_loss(task, self.folds, values))
+            if not min(losses) < best:
+                break
+            best = min(losses)
+        return rows
+
+
+def _predictions(task: Task, fold: Fold, coefs: Array) -> np.ndarray:
+    """Return centred predictions (C, n_rows, K) of coefficients (C, K, P)."""
+    xp = array_namespace(coefs)
+    n_candidates, n_responses, n_features = coefs.shape
+    flat = xp.reshape(coefs, (-1, n_features))
+    found = fold.centred_predictions(task, flat)
+    found = found.reshape(-1, n_candidates, n_responses)
+    return np.moveaxis(found, 1, 0)
