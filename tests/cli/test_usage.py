@@ -210,7 +210,7 @@ def test_warnings_are_one_line(here, capsys, monkeypatch):
     def warn(*_, **__):
         warnings.warn("first\nsecond", UserWarning, stacklevel=1)
 
-    monkeypatch.setattr("sltr.cli.models._write_model", warn)
+    monkeypatch.setattr("sltr.cli.fitting.write_model", warn)
     shown = warnings.showwarning
     assert run("fit", "data.npz") == 0
     assert "Warning: first second\n" in capsys.readouterr().err

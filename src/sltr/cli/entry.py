@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from sltr.cli import data, models, work
+from sltr.cli import data, fitting, prediction, showing, work
 from sltr.cli.output import say
 
 __all__ = ["app", "main"]
@@ -39,11 +39,11 @@ Tables and numbers go to standard output, messages to standard error.
 )
 for command in (
     data.simulate,
-    models.fit,
-    models.tune,
-    models.predict,
-    models.compare,
-    models.report,
+    fitting.fit,
+    fitting.tune,
+    prediction.predict,
+    showing.compare,
+    showing.report,
     work.reproduce,
     work.bench,
     work.info,

@@ -20,6 +20,7 @@ __all__ = [
     "Labels",
     "Mask",
     "Memory",
+    "Saved",
     "Seed",
     "Target",
     "Task",
@@ -69,6 +70,7 @@ Data = Annotated[
         show_default=False,
     ),
 ]
+Saved = Annotated[Path, typer.Argument(help="A model written by fit or tune.")]
 Labels = Annotated[
     Path | None,
     typer.Option("--y", help="Responses: a .npy file or a .csv table.", metavar="FILE"),
