@@ -51,9 +51,11 @@ def fit_moments(model: Any, kept: Moments) -> SubsetFit:
     """Fit from moments: one subset, K responses; sets what a fit finds."""
     # For all that follows the mean, with the weight of everything, is the sample.
     xp = array_namespace(kept.second)
-    mean = xp.reshape(kept.x_mean, (1, *model.shape_in_))
-    weight = xp.reshape(kept.weight, (1,))
-    samples, Y = Samples(mean, kept.y_mean[:1], weight), kept.y_mean[None, :]
+    mean, y_mean, weight = (
+        xp.astype(part, kept.dtype) for part in (kept.x_mean, kept.y_mean, kept.weight)
+    )
+    mean, weight = xp.reshape(mean, (1, *model.shape_in_)), xp.reshape(weight, (1,))
+    samples, Y = Samples(mean, y_mean[:1], weight), y_mean[None, :]
     system = StreamedRidge(kept, bool(model.fit_intercept))
     settings = solver_settings(model)
     task = Task(samples, Y, system, system.fit_intercept, model.radius, settings)

@@ -13,6 +13,7 @@ from sltr._array import (
     device,
     eigh,
     positive_solver,
+    to_float64,
     to_numpy,
 )
 from sltr.design import combine, map_rows, reduce_rows, take_rows
@@ -47,7 +48,8 @@ class MomentRidge:
             own = self._of(subsets[s, :])
             found.append(penalised_solves(*own.normal(self.fit_intercept), epsilons))
             means.append(own.x_mean)
-        return xp.matrix_transpose(xp.stack(found, axis=0)), xp.stack(means, axis=0)
+        pilots, dtype = xp.matrix_transpose(xp.stack(found, axis=0)), self.total.dtype
+        return xp.astype(pilots, dtype), xp.astype(xp.stack(means, axis=0), dtype)
 
     def resolvent(self, subset: Array, epsilon: float) -> Callable[[Array], Array]:
         """Return the map from responses (n, k) to pilots (k, P), factorised once."""
@@ -60,8 +62,9 @@ class MomentRidge:
 
         def pilots(responses: Array) -> Array:
             spread = centring.spread(centring.gather(responses))
-            rhs = combine(xp.matrix_transpose(spread), self.X)
-            return xp.matrix_transpose(solve(xp.matrix_transpose(rhs)))
+            rhs = to_float64(combine(xp.matrix_transpose(spread), self.X))
+            found = xp.matrix_transpose(solve(xp.matrix_transpose(rhs)))
+            return xp.astype(found, self.total.dtype)
 
         return pilots
 
@@ -85,7 +88,11 @@ class MomentRidge:
         shift, y_shift = self.total.x_mean, self.total.y_mean
         if not self.fit_intercept:
             shift, y_shift = 0.0 * shift, 0.0 * y_shift
-        constants = (shift, vectors, inverse, coef)
+        # The pass over the samples is in their own precision.
+        constants = [
+            xp.astype(part, self.total.dtype)
+            for part in (shift, vectors, inverse, coef)
+        ]
         parts = list(map_rows(self.X, _row_fits, (), constants))
         fitted = xp.concat([part[0] for part in parts], axis=1)  # (E, n, K)
         leverage = xp.concat([part[1] for part in parts], axis=1) * self.weight
