@@ -75,6 +75,9 @@ def fit(
     from sltr.design import memory_bytes
 
     choose(refine, REFINEMENTS, "--refine")
+    if not absolute:
+        _check_fraction(lambda_sparse, "--lambda-sparse", "entry")
+        _check_fraction(lambda_low, "--lambda-low", "singular value")
     # On a device samples are in memory by definition.
     largest = memory_bytes(memory_limit) if device == "cpu" else None
     loaded = load_samples(data, y=y, target=target, mask=mask, largest=largest)
@@ -90,7 +93,8 @@ def fit(
     X, responses = _placed(loaded, device, labels=labels)
     with progress_bar("Fitting", quiet=json) as move:
         model.set_params(progress=move).fit(X, responses)
-    write_model(model.set_params(progress=None), loaded, out, data, json)
+    given = data, _reading(y, target, mask)
+    write_model(model.set_params(progress=None), loaded, out, given, json)
 
 
 def tune(
@@ -105,6 +109,13 @@ def tune(
     method: Annotated[
         str, typer.Option(help="sltr, or a peer: remurs, cp, tucker, lasso, …")
     ] = "sltr",
+    epsilons: Annotated[
+        str | None,
+        typer.Option(
+            help="Penalties of SLTR's pilot to try, with commas; or loo, or paper.",
+            metavar="NUMBERS",
+        ),
+    ] = None,
     memory_limit: Memory = None,
     jobs: Jobs = None,
     device: Device = "cpu",
@@ -118,6 +129,7 @@ def tune(
         sltr tune data.npz --out model.sltr
         sltr tune films/ --out film.sltr
         sltr tune bold.nii.gz --y runs.csv --target face --groups run
+        sltr tune data.npz --epsilons 1,10,100
         sltr tune data.npz --method remurs --jobs -1
         sltr tune data.npz --device cuda
     """
@@ -127,6 +139,9 @@ def tune(
     from sltr.models.registry import method as registered
 
     entry = registered(method)
+    own = {"--epsilons": epsilons, "--memory-limit": memory_limit}
+    if method != "sltr":
+        _refuse_given(own, entry.title)
     stays = method == "sltr" and device == "cpu"
     loaded = load_samples(
         data,
@@ -142,21 +157,23 @@ def tune(
     if kind != "regression" and entry.make_classifier is None:
         refuse_words(loaded.y, entry.title)
     model = tuned_model(entry, kind=kind, groups=loaded.groups, n_jobs=jobs)
-    if "memory_limit" in model.get_params(deep=False):
+    if method == "sltr":
         model.set_params(memory_limit=memory_limit)
+    if epsilons is not None:
+        model.set_params(epsilons=_penalties(epsilons))
     if device != "cpu" and type(model).__module__.startswith("sklearn."):
         msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
         raise ValueError(msg)
     X, responses = _placed(loaded, device, labels=kind != "regression")
-    given = {"groups": loaded.groups, "covariates": loaded.covariates}
+    beside = {"groups": loaded.groups, "covariates": loaded.covariates}
     with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
         if "progress" in model.get_params(deep=False):
             model.set_params(progress=move)
-        _fit_with(model, X, responses, given)
+        _fit_with(model, X, responses, beside)
     model = getattr(model, "best_estimator_", model)
     if "progress" in model.get_params(deep=False):
         model.set_params(progress=None)
-    write_model(model, loaded, out, data, json)
+    write_model(model, loaded, out, (data, _reading(y, target, mask)), json)
 
 
 def _placed(loaded: Any, device: str, *, labels: bool) -> tuple[Any, Any]:
@@ -167,6 +184,40 @@ def _placed(loaded: Any, device: str, *, labels: bool) -> tuple[Any, Any]:
         return loaded.X, loaded.y
     X = on_device(loaded.X, device)
     return X, loaded.y if labels else on_device(loaded.y, device)
+
+
+def _reading(y: Path | None, target: str, mask: Path | None) -> dict[str, Any]:
+    """Return the options that samples were read with, as far as they were given."""
+    return {"--y": y, "--target": None if target == "y" else target, "--mask": mask}
+
+
+def _refuse_given(options: dict[str, Any], title: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            msg = (
+                f"{option}={value} was given; {title} does not take it, SLTR alone "
+                "does. Leave it out, or use --method sltr"
+            )
+            raise typer.BadParameter(msg)
+
+
+def _check_fraction(value: float, option: str, what: str) -> None:
+    if not 0 <= value <= 1:
+        msg = (
+            f"{option}={value:g} was given; expected 0 to 1, a fraction of the pilot's "
+            f"largest {what}. --absolute takes radii in units of the coefficient"
+        )
+        raise typer.BadParameter(msg)
+
+
+def _penalties(text: str) -> str | tuple[float, ...]:
+    if text in ("loo", "paper"):
+        return text
+    try:
+        return tuple(float(part) for part in parse_names(text))
+    except ValueError:
+        msg = f"--epsilons={text!r} was given; expected numbers as 1,10, loo or paper"
+        raise typer.BadParameter(msg) from None
 
 
 def _number(text: str, option: str) -> float:

@@ -39,6 +39,7 @@ def _configure(context: typer.Context, path: Path | None) -> Path | None:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"{path} cannot be read as TOML: {error}"
         raise typer.BadParameter(msg) from error
+    _check_top(context, path, settings)
     own = settings.get(str(context.info_name), {})
     shared = {k: v for k, v in settings.items() if not isinstance(v, dict)}
     known = {str(option.name): option for option in context.command.params}
@@ -55,6 +56,23 @@ def _configure(context: typer.Context, path: Path | None) -> Path | None:
             raise typer.BadParameter(msg)
     context.default_map = {**(context.default_map or {}), **found}
     return path
+
+
+def _check_top(context: typer.Context, path: Path, settings: dict[str, Any]) -> None:
+    """Refuse keys that no command has, and tables that are no command."""
+    group: Any = context.parent.command if context.parent else None
+    commands = {} if group is None else group.commands
+    options = {str(p.name) for command in commands.values() for p in command.params}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            known, what = sorted(commands), f"has a table [{name}], which is no command"
+        else:
+            known, what = sorted(options), f"sets {name!r}, which no command has"
+        if name.replace("-", "_") not in known:
+            near = get_close_matches(name.replace("-", "_"), known, n=1)
+            hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+            msg = f"{path} {what}; {hint} one of {', '.join(known)}"
+            raise typer.BadParameter(msg)
 
 
 def _as_text(value: Any) -> Any:
