@@ -129,16 +129,7 @@ class Chunked:
 
         def tasks() -> list:
             own = constants([tensor[box].reshape(-1) for box in grid.boxes])
-            return [
-                merged(
-                    [
-                        task(_squares, self._clean(grid, i, b), own[b])
-                        for b in range(len(grid.boxes))
-                    ],
-                    add,
-                )
-                for i in range(len(grid.rows))
-            ]
+            return self._sums_over_boxes(grid, _squares, own)
 
         return np.concatenate(self._computed(tasks))
 
@@ -184,10 +175,16 @@ class Chunked:
         own = constants(
             [tensors[(slice(None), *box)].reshape(len(coef), -1) for box in grid.boxes]
         )
+        return self._sums_over_boxes(grid, _product, own)
+
+    def _sums_over_boxes(
+        self, grid: ChunkGrid, function: Callable, own: Sequence
+    ) -> list:
+        """Return Σ_b function(block, own[b]) for every row of chunks."""
         return [
             merged(
                 [
-                    task(_product, self._clean(grid, i, b), own[b])
+                    task(function, self._clean(grid, i, b), own[b])
                     for b in range(len(grid.boxes))
                 ],
                 add,
