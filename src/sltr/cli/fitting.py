@@ -142,6 +142,7 @@ def tune(
     own = {"--epsilons": epsilons, "--memory-limit": memory_limit}
     if method != "sltr":
         _refuse_given(own, entry.title)
+    penalties = None if epsilons is None else _penalties(epsilons)
     stays = method == "sltr" and device == "cpu"
     loaded = load_samples(
         data,
@@ -159,8 +160,8 @@ def tune(
     model = tuned_model(entry, kind=kind, groups=loaded.groups, n_jobs=jobs)
     if method == "sltr":
         model.set_params(memory_limit=memory_limit)
-    if epsilons is not None:
-        model.set_params(epsilons=_penalties(epsilons))
+    if penalties is not None:
+        model.set_params(epsilons=penalties)
     if device != "cpu" and type(model).__module__.startswith("sklearn."):
         msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
         raise ValueError(msg)
