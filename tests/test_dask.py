@@ -63,6 +63,24 @@ def test_values_that_are_not_finite_are_named(rng):
         design.combine(np.ones((1, 23)), lazy(X, (5, 3, 5, 4)))
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda X: design.gram(X),
+        lambda X: design.inner_groups(X, [(np.arange(5, 15), np.ones((1, 120)))]),
+    ],
+)
+def test_a_sample_is_named_by_its_place_in_the_array(rng, product):
+    X = rng.normal(size=(23, 6, 5, 4))
+    X[13, 4, 2, 1] = np.nan
+    kept = np.setdiff1d(np.arange(len(X)), [2, 3, 12])
+    with (
+        dask.config.set(scheduler="threads"),
+        pytest.raises(ValueError, match=r"first in sample 13"),
+    ):
+        product(lazy(X, (5, 3, 5, 4)).take(kept))
+
+
 def broken_array(X, at):
     """Return X in row chunks of five, one of which cannot be loaded."""
 
@@ -85,6 +103,11 @@ def test_a_chunk_that_cannot_be_computed_is_named(rng):
         pytest.raises(OSError, match=r"samples 10:15 and .*checksum does not match"),
     ):
         SLTRRegressor(1.0).fit(broken_array(X, 10), y)
+    with (
+        dask.config.set(scheduler="threads"),
+        pytest.raises(OSError, match=r"samples 10:15 and .*checksum does not match"),
+    ):
+        SLTRRegressor(1.0).fit(broken_array(X, 10), y, np.arange(20) > 2)
 
 
 def test_sizes_must_be_known(rng):

@@ -1,6 +1,8 @@
 """The documentation keeps up with the package."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,25 @@ def test_pictures_of_the_readme_are_small():
     sizes = [path.stat().st_size for path in (ROOT / "docs/images").glob("*.png")]
     assert sizes
     assert max(sizes) < 300_000
+
+
+@pytest.mark.slow
+def test_the_local_cluster_of_the_page_about_scaling_runs(tmp_path):
+    pytest.importorskip("distributed")
+    text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    (code,) = [block for block in blocks if "LocalCluster" in block]
+    small = code.replace("16, 16, 6", "6, 5, 4").replace("1000", "200")
+    (tmp_path / "script.py").write_text(small.replace("250", "50"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-1]) > 0.9
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):

@@ -9,8 +9,8 @@ from problems import POSED, Posed, posed
 from sltr.estimate import Settings, absolute_radii, estimate, estimate_path
 from sltr.solvers.chain import chain
 
-# The package's attribute of this name is the function.
-module = importlib.import_module("sltr.estimate")
+# The attribute `sltr.estimate` is the function.
+module = importlib.import_module("sltr.estimate.solving")
 
 TOL = 1e-6
 # shape, fraction of the largest entry, of the largest singular value, (α, β)

@@ -222,6 +222,7 @@ def test_the_cheapest_system_is_chosen(rng, monkeypatch):
         ((4000, 10**6), {"limit": 10**9 + 10**8}, "dual"),
         ((4000, 10**6), {"limit": 10**9}, "cg"),
         ((4000, 10**6), {"limit": 10**9, "itemsize": 4}, "dual"),
+        ((10**6, 4000), {"limit": 10**9, "itemsize": 4}, "cg"),
     ],
 )
 def test_the_choice_keeps_to_the_memory_limit(size, options, expected):

@@ -176,6 +176,13 @@ def test_values_that_are_not_finite_are_found_and_named(X, tight, value):
         design.gram(lazy(Sliceable(X)))
 
 
+def test_a_sample_is_named_by_its_place_in_the_file(X, tight):
+    X[13, 4, 2, 1] = np.nan
+    kept = np.setdiff1d(np.arange(len(X)), [2, 3, 11, 12])
+    with pytest.raises(ValueError, match="first in sample 13"):
+        design.gram(lazy(Sliceable(X)).take(kept))
+
+
 def test_values_whose_sum_overflows_are_still_finite(tight):
     X = np.full((3, 4), 1e308)
     assert_close(design.inner(lazy(Sliceable(X)), np.eye(4)[:1]), X[:, :1])

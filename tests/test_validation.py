@@ -75,6 +75,6 @@ def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch)
     def full(_):
         raise OutOfMemoryError
 
-    monkeypatch.setattr("sltr.validation._check_foreign_tensor", full)
+    monkeypatch.setattr("sltr.validation.foreign.check_foreign_tensor", full)
     with pytest.raises(MemoryError, match="Use float32 samples"):
         check_samples(Model(), foreign.array(np.ones((4, 2))), np.ones(4))

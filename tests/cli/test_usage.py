@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 pytest.importorskip("typer")
 
+import sltr
 from sltr import load
 from sltr.cli import app, main
 from sltr.cli.output import print_json, print_scores
@@ -63,6 +65,8 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["fit", "data.npz", "--epsilon", "much"], 2, "expected a number, or loo"),
         (["fit", "data.npz", "--refine", "tukker"], 2, "did you mean 'tucker'"),
         (["fit", "data.npz", "--task", "regresion"], 2, "did you mean 'regression'"),
+        (["fit", "data.npz", "--lambda-sparse", "3"], 2, "--lambda-sparse=3 was given"),
+        (["fit", "data.npz", "--lambda-low", "-1"], 2, "--absolute takes radii"),
         (["fit", "none.npz"], 1, "none.npz does not exist"),
         (["fit", "data.npz", "--target", "z"], 1, "has no ['z']; it holds"),
         (["fit", "X.npy"], 1, "holds samples alone"),
@@ -71,6 +75,17 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["fit", "data.npz", "--device", "cuda:99"], 1, "device='cuda:99' was given"),
         (["tune", "data.npz", "--device", "gpu"], 1, "one PyTorch can use here: cpu"),
         (["tune", "data.npz", "--method", "remus"], 1, "did you mean 'remurs'"),
+        (
+            ["tune", "data.npz", "--method", "cp", "--memory-limit", "1GB"],
+            2,
+            "--memory-limit=1GB was given; CP",
+        ),
+        (
+            ["tune", "data.npz", "--method", "surf", "--epsilons", "1"],
+            2,
+            "--epsilons=1 was given; SURF",
+        ),
+        (["tune", "data.npz", "--epsilons", "1,a"], 2, "expected numbers as 1,10"),
         (["compare", "data.npz", "--methods", "lassso"], 1, "did you mean 'lasso'"),
         (["compare", "data.npz", "--folds", "1"], 1, "folds=1 was given"),
         (["predict", "none.sltr", "data.npz"], 1, "none.sltr"),
@@ -107,6 +122,12 @@ def test_a_config_file_fills_only_what_is_not_given(here, capsys):
         ("[fit]\nlambda_lo = 1\n", "did you mean 'lambda_low'"),
         ("not toml", "cannot be read as TOML"),
         ("[fit]\nlambda_low = 'x'\n", "'--lambda-low'"),
+        (
+            "lambda_lo = 1\n",
+            "'lambda_lo', which no command has; did you mean 'lambda_low'",
+        ),
+        ("[fitt]\nlambda_low = 1\n", "[fitt], which is no command; did you mean 'fit'"),
+        ("fit = 1\n", "'fit', which no command has"),
     ],
 )
 def test_a_bad_config_file_is_refused(here, capsys, text, message):
@@ -120,6 +141,49 @@ def test_a_config_file_may_list_methods(here, capsys):
     assert run("compare", "data.npz", "--config", "c.toml", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [line["n_folds"] for line in found["summary"]] == [2, 2, 2]
+
+
+def test_the_version_is_told(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"sltr {sltr.__version__}\n"
+
+
+def test_absolute_radii_may_be_large(here):
+    assert run("fit", "data.npz", "--lambda-sparse", "3", "--absolute") == 0
+    assert load("model.sltr").lambda_sparse == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("1,10", (1.0, 10.0)), ("paper", "paper"), ("loo", "loo")]
+)
+def test_penalties_of_the_pilot_are_those_asked_for(here, given, expected):
+    assert run("tune", "data.npz", "--epsilons", given) == 0
+    assert load("model.sltr").epsilons == expected
+
+
+@pytest.mark.parametrize("command", ["fit", "tune"])
+def test_the_next_command_reads_the_same_data(here, capsys, command):
+    source = ("X.npy", "--y", "t.csv", "--target", "value")
+    assert run(command, *source, "--out", "my model.sltr") == 0
+    hint = capsys.readouterr().err.splitlines()[-1].partition("Next: ")[2]
+    assert shlex.split(hint) == ["sltr", "report", "my model.sltr", *source]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "metric"),
+    [
+        ("sltr", "value", "R²"),
+        ("sltr", "label", "R² of the classes' indicators"),
+        ("remurs", "label", "accuracy"),
+        ("lasso", "value", "minus MSE"),
+    ],
+)
+def test_the_best_score_says_what_it_is(here, capsys, method, target, metric):
+    source = ("X.npy", "--y", "t.csv", "--target", target, "--method", method)
+    assert run("tune", *source, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["scored by"] == metric
+    assert found["best score"] <= 1
 
 
 def test_labels_become_labels_with_probabilities(here, capsys):
@@ -210,7 +274,7 @@ def test_warnings_are_one_line(here, capsys, monkeypatch):
     def warn(*_, **__):
         warnings.warn("first\nsecond", UserWarning, stacklevel=1)
 
-    monkeypatch.setattr("sltr.cli.models._write_model", warn)
+    monkeypatch.setattr("sltr.cli.fitting.write_model", warn)
     shown = warnings.showwarning
     assert run("fit", "data.npz") == 0
     assert "Warning: first second\n" in capsys.readouterr().err

@@ -51,6 +51,37 @@ def check_moments(xp, found, expected):
         np.testing.assert_allclose(actual, wanted, rtol=1e-9, atol=1e-6)
 
 
+def test_a_long_stream_in_single_precision_loses_nothing(xp, data):
+    """One more sample is lost in a float32 sum of 2²⁵ of them."""
+    X, y, _ = data
+    flat, Y = X.reshape(120, -1) - 100.0, y[:, None]
+    flat, Y = flat.astype(np.float32), Y.astype(np.float32)
+    weight = np.where(np.arange(120) < 60, 2.0**25, 1.0)
+    split = [np.arange(60), *np.arange(60, 120)[:, None]]
+    parts = [
+        moments(*(xp.array(v[rows], "float32") for v in (flat, Y, weight)))
+        for rows in split
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = merge(total, part)
+    rest = without(total, parts[0])
+    expected = moments(flat[60:].astype(float), Y[60:].astype(float), np.ones(60))
+    assert float(rest.weight) == 60
+    np.testing.assert_allclose(xp.numpy(rest.x_mean), expected.x_mean, atol=1e-4)
+
+
+def test_a_stream_in_single_precision_fits_in_single_precision(xp, rng, data):
+    X, y, _ = data
+    expected = SLTRRegressor(0.5, 0.3, 0.3).fit(X, y)
+    model = SLTRRegressor(0.5, 0.3, 0.3)
+    for rows in chunks(rng):
+        model.partial_fit(*(xp.array(v[rows], "float32") for v in (X, y)))
+    assert xp.numpy(model.coef_).dtype == np.float32
+    assert xp.numpy(model.predict(xp.array(X, "float32"))).dtype == np.float32
+    same(xp.numpy(model.coef_), expected.coef_, 1e-3)
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_shuffled_chunks_equal_one_fit(rng, data, fit_intercept, weighted):

@@ -8,7 +8,7 @@ from sltr.models.path import SLTRPath, sltr_path
 from sltr.models.sltr import SLTRRegressor
 from sltr.models.sltr_cv import SLTRRegressorCV
 
-engine = import_module("sltr.estimate")
+engine = import_module("sltr.estimate.solving")
 
 TIGHT = {"tol": 1e-5, "max_iter": 50_000}
 

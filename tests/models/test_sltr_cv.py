@@ -38,7 +38,7 @@ from sltr.refine import RIDGES, STEPS
 from sltr.validation import check_samples
 
 # The package's `estimate` is the function; this is its module.
-engine = import_module("sltr.estimate")
+engine = import_module("sltr.estimate.solving")
 
 SHAPES = [(9,), (6, 5), (5, 4, 3), (3, 2, 4, 2)]
 FRACTIONS = (0.0, 0.3, 0.7, 1.0)

@@ -251,6 +251,13 @@ def test_unsaveable_parameter_is_named(stand_in, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["SLTRRegressor", "SLTRClassifierCV"])
+def test_a_callback_that_watches_a_fit_is_not_saved(name, tmp_path):
+    model = estimator_classes()[name](progress=lambda *_: None, max_iter=7)
+    again = load(save(model, tmp_path / "m"))
+    assert again.get_params() == {**model.get_params(), "progress": None}
+
+
 def test_failed_write_keeps_the_old_file(stand_in, data, tmp_path, monkeypatch):
     path = save(stand_in(epsilon=1.0), tmp_path / "m")
 

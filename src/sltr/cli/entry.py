@@ -6,16 +6,24 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from sltr.cli import data, models, work
+from sltr.cli import data, fitting, prediction, showing, work
+from sltr.cli.environment import sltr_version
 from sltr.cli.output import say
 
 __all__ = ["app", "main"]
 
 INTERRUPTED = 130
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"sltr {sltr_version()}\n")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="sltr",
@@ -37,13 +45,27 @@ Tables and numbers go to standard output, messages to standard error.
 1 if the work failed, 2 if the command was not understood, 130 if interrupted.
 """,
 )
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Say which version this is.", callback=_tell_version
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 for command in (
     data.simulate,
-    models.fit,
-    models.tune,
-    models.predict,
-    models.compare,
-    models.report,
+    fitting.fit,
+    fitting.tune,
+    prediction.predict,
+    showing.compare,
+    showing.report,
     work.reproduce,
     work.bench,
     work.info,

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["environment"]
+__all__ = ["environment", "sltr_version"]
 
 _REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "array-api-compat")
 _EXTRAS = {
@@ -32,7 +32,7 @@ def environment() -> dict[str, dict[str, Any]]:
     """
     return {
         "versions": {
-            "sltr": _sltr_version(),
+            "sltr": sltr_version(),
             "Python": platform.python_version(),
             **{name: _version(name) for name in _REQUIRED},
         },
@@ -49,7 +49,8 @@ def environment() -> dict[str, dict[str, Any]]:
     }
 
 
-def _sltr_version() -> str:
+def sltr_version() -> str:
+    """Return the version of `sltr`."""
     import sltr
 
     return sltr.__version__

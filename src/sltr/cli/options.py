@@ -20,6 +20,7 @@ __all__ = [
     "Labels",
     "Mask",
     "Memory",
+    "Saved",
     "Seed",
     "Target",
     "Task",
@@ -38,6 +39,7 @@ def _configure(context: typer.Context, path: Path | None) -> Path | None:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"{path} cannot be read as TOML: {error}"
         raise typer.BadParameter(msg) from error
+    _check_top(context, path, settings)
     own = settings.get(str(context.info_name), {})
     shared = {k: v for k, v in settings.items() if not isinstance(v, dict)}
     known = {str(option.name): option for option in context.command.params}
@@ -56,6 +58,23 @@ def _configure(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def _check_top(context: typer.Context, path: Path, settings: dict[str, Any]) -> None:
+    """Refuse keys that no command has, and tables that are no command."""
+    group: Any = context.parent.command if context.parent else None
+    commands = {} if group is None else group.commands
+    options = {str(p.name) for command in commands.values() for p in command.params}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            known, what = sorted(commands), f"has a table [{name}], which is no command"
+        else:
+            known, what = sorted(options), f"sets {name!r}, which no command has"
+        if name.replace("-", "_") not in known:
+            near = get_close_matches(name.replace("-", "_"), known, n=1)
+            hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+            msg = f"{path} {what}; {hint} one of {', '.join(known)}"
+            raise typer.BadParameter(msg)
+
+
 def _as_text(value: Any) -> Any:
     """Return a list as the command line would have it: with commas."""
     return ",".join(map(str, value)) if isinstance(value, list) else value
@@ -69,6 +88,7 @@ Data = Annotated[
         show_default=False,
     ),
 ]
+Saved = Annotated[Path, typer.Argument(help="A model written by fit or tune.")]
 Labels = Annotated[
     Path | None,
     typer.Option("--y", help="Responses: a .npy file or a .csv table.", metavar="FILE"),

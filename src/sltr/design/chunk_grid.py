@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sltr._dask import task
 from sltr.design.budget import Box
 
 __all__ = ["ChunkGrid", "merged_rows", "whole_rows"]
@@ -20,15 +21,24 @@ PANEL_BYTES = 128_000_000
 
 @dataclass(frozen=True, eq=False)
 class ChunkGrid:
-    """The chunks of an array: blocks[i, b] holds rows[i] and boxes[b]."""
+    """The chunks of an array: blocks[i, b] holds rows[i] and boxes[b].
+
+    If rows were taken from a larger array, places[i] says from where, and
+    numbers[i], where samples between them were left out, which they are.
+    """
 
     blocks: np.ndarray
     rows: list[slice]
     boxes: list[Box]
+    places: list[slice]
+    numbers: list[Any]
 
     @staticmethod
-    def of(array: Any) -> ChunkGrid:
-        """Return the grid of an array's chunks; empty ones are left out."""
+    def of(array: Any, taken: np.ndarray | None = None) -> ChunkGrid:
+        """Return the grid of an array's chunks; empty ones are left out.
+
+        `taken` (ascending) are the rows' numbers in the array they come from.
+        """
         sides = []
         for sizes in array.chunks:
             ends = np.cumsum(sizes).tolist()
@@ -39,7 +49,18 @@ class ChunkGrid:
         blocks = array.to_delayed()
         for axis, sizes in enumerate(array.chunks):
             blocks = np.compress(np.array(sizes) > 0, blocks, axis=axis)
-        return ChunkGrid(blocks.reshape(shape), sides[0], list(product(*sides[1:])))
+        rows, boxes = sides[0], list(product(*sides[1:]))
+        places, numbers = rows, [None] * len(rows)
+        if taken is not None:
+            own = [taken[part] for part in rows]
+            places = [slice(int(n[0]), int(n[-1]) + 1) for n in own]
+            # One task for a row of chunks, so that the graph holds them once.
+            numbers = [task(np.asarray, n) if _has_gaps(n) else None for n in own]
+        return ChunkGrid(blocks.reshape(shape), rows, boxes, places, numbers)
+
+
+def _has_gaps(numbers: np.ndarray) -> bool:
+    return bool(numbers[-1] - numbers[0] + 1 > len(numbers))
 
 
 def merged_rows(array: Any) -> Any:

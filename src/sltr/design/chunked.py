@@ -26,13 +26,16 @@ class Chunked:
     """Samples that stay a Dask array, chunked along any of its axes.
 
     Each pass is one graph: X is read where the scheduler puts its chunks, and
-    what comes back is as small as the answer.
+    what comes back is as small as the answer. Taken samples know the array they
+    come `of` and their `rows` (ascending) there.
     """
 
     source: Any
     sample_shape: tuple[int, ...]
     dtype: np.dtype
     limit: int
+    of: Any = None
+    rows: np.ndarray | None = None
     progress: Callable[[int, int], None] | None = None
 
     @property
@@ -42,13 +45,16 @@ class Chunked:
 
     def take(self, rows: np.ndarray) -> Chunked:
         """Return the samples of these rows; computes nothing."""
-        return replace(self, source=self.source[rows])
+        source, kept = self.source[rows], np.asarray(rows)
+        if self.rows is not None:
+            return replace(self, source=source, rows=self.rows[kept])
+        return replace(self, source=source, of=self.source, rows=kept)
 
     def gram(self, *, centred: bool) -> np.ndarray:
         """Return the Gram matrix; `centred`: of X less about its mean row."""
         array = merged_rows(self.source)
         total = np.empty((self.shape[0], self.shape[0]), self.dtype)
-        grid = ChunkGrid.of(array)
+        grid = self._grid(array)
         pairs = [(i, j) for i in range(len(grid.rows)) for j in range(i + 1)]
 
         def tasks() -> list:
@@ -61,14 +67,14 @@ class Chunked:
                     sums[i, j].append(task(_product, parts[i], parts[j]))
             return [merged(sums[pair], add) for pair in pairs]
 
-        for (i, j), block in zip(pairs, self._computed(tasks, grid), strict=True):
+        for (i, j), block in zip(pairs, self._computed(tasks), strict=True):
             total[grid.rows[i], grid.rows[j]] = block
             total[grid.rows[j], grid.rows[i]] = block.T
         return total
 
     def combine(self, coefficients: np.ndarray) -> np.ndarray:
         """Return C·X, shape (k, P)."""
-        grid = ChunkGrid.of(self.source)
+        grid = self._grid(self.source)
         n_rows = len(coefficients)
 
         def tasks() -> list:
@@ -85,16 +91,16 @@ class Chunked:
             ]
 
         found = np.empty((n_rows, *self.source.shape[1:]), self.dtype)
-        for box, part in zip(grid.boxes, self._computed(tasks, grid), strict=True):
+        for box, part in zip(grid.boxes, self._computed(tasks), strict=True):
             place = found[(slice(None), *box)]
             place[...] = part.reshape(place.shape)
         return found.reshape(n_rows, -1)
 
     def inner(self, coef: np.ndarray) -> np.ndarray:
         """Return X·Wᵀ, shape (n, k)."""
-        grid = ChunkGrid.of(self.source)
+        grid = self._grid(self.source)
         return np.concatenate(
-            self._computed(lambda: self._inner_tasks(grid, coef), grid), axis=0
+            self._computed(lambda: self._inner_tasks(grid, coef)), axis=0
         )
 
     def inner_groups(
@@ -102,7 +108,7 @@ class Chunked:
     ) -> list[np.ndarray]:
         """Return X[rows]·Wᵀ for each pair (rows, W) in one pass."""
         parts = [self.take(rows) for rows, _ in groups]
-        grids = [ChunkGrid.of(part.source) for part in parts]
+        grids = [part._grid(part.source) for part in parts]
 
         def tasks() -> list:
             return [
@@ -111,50 +117,44 @@ class Chunked:
                 for one in part._inner_tasks(grid, coef)
             ]
 
-        results = iter(self._computed(tasks, ChunkGrid.of(self.source)))
+        results = iter(self._computed(tasks))
         return [
             np.concatenate([next(results) for _ in grid.rows], axis=0) for grid in grids
         ]
 
     def squares(self, centre: np.ndarray) -> np.ndarray:
         """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
-        grid = ChunkGrid.of(self.source)
+        grid = self._grid(self.source)
         tensor = centre.reshape(self.source.shape[1:])
 
         def tasks() -> list:
             own = constants([tensor[box].reshape(-1) for box in grid.boxes])
-            return [
-                merged(
-                    [
-                        task(_squares, self._clean(grid, i, b), own[b])
-                        for b in range(len(grid.boxes))
-                    ],
-                    add,
-                )
-                for i in range(len(grid.rows))
-            ]
+            return self._sums_over_boxes(grid, _squares, own)
 
-        return np.concatenate(self._computed(tasks, grid))
+        return np.concatenate(self._computed(tasks))
 
     def map_rows(
         self, function: Callable, rowwise: Sequence[np.ndarray], values: Sequence
     ) -> Iterator[Any]:
         """Yield function(block of whole samples, *their rowwise, *values)."""
-        grid = ChunkGrid.of(whole_rows(self.source))
+        grid = self._grid(whole_rows(self.source))
         yield from self._computed(
-            lambda: self._row_tasks(grid, function, rowwise, values), grid
+            lambda: self._row_tasks(grid, function, rowwise, values)
         )
 
     def reduce_rows(
         self, function: Callable, merge: Callable, rowwise: Sequence[np.ndarray]
     ) -> Any:
         """Return function(block, *rowwise) of all blocks, merged as a tree."""
-        grid = ChunkGrid.of(whole_rows(self.source))
+        grid = self._grid(whole_rows(self.source))
 
         def tasks() -> list:
             return [merged(self._row_tasks(grid, function, rowwise, ()), merge)]
 
-        return self._computed(tasks, grid)[0]
+        return self._computed(tasks)[0]
+
+    def _grid(self, array: Any) -> ChunkGrid:
+        return ChunkGrid.of(array, self.rows)
 
     def _row_tasks(
         self, grid: ChunkGrid, function: Callable, rowwise: Sequence, values: Sequence
@@ -175,10 +175,16 @@ class Chunked:
         own = constants(
             [tensors[(slice(None), *box)].reshape(len(coef), -1) for box in grid.boxes]
         )
+        return self._sums_over_boxes(grid, _product, own)
+
+    def _sums_over_boxes(
+        self, grid: ChunkGrid, function: Callable, own: Sequence
+    ) -> list:
+        """Return Σ_b function(block, own[b]) for every row of chunks."""
         return [
             merged(
                 [
-                    task(_product, self._clean(grid, i, b), own[b])
+                    task(function, self._clean(grid, i, b), own[b])
                     for b in range(len(grid.boxes))
                 ],
                 add,
@@ -187,10 +193,16 @@ class Chunked:
         ]
 
     def _clean(self, grid: ChunkGrid, i: int, b: int) -> Any:
-        block = grid.blocks[i, b]
-        return task(clean_block, block, grid.rows[i], grid.boxes[b], self.dtype)
+        return task(
+            clean_block,
+            grid.blocks[i, b],
+            grid.places[i],
+            grid.boxes[b],
+            self.dtype,
+            grid.numbers[i],
+        )
 
-    def _computed(self, tasks: Callable[[], list], grid: ChunkGrid) -> list:
+    def _computed(self, tasks: Callable[[], list]) -> list:
         """Compute a pass; begin again if a worker took scattered data along."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -201,12 +213,13 @@ class Chunked:
                 if lost_data(error) and attempt < ATTEMPTS:
                     continue
                 if not type(error).__module__.startswith("distributed"):
-                    self._name_bad_chunk(grid)
+                    self._name_bad_chunk()
                 raise
         raise AssertionError  # pragma: no cover
 
-    def _name_bad_chunk(self, grid: ChunkGrid) -> None:
-        """Read chunk after chunk, and say which one cannot be."""
+    def _name_bad_chunk(self) -> None:
+        """Read chunk after chunk of the array given, and say which one cannot be."""
+        grid = ChunkGrid.of(self.source if self.of is None else self.of)
         for (i, rows), (b, box) in product(enumerate(grid.rows), enumerate(grid.boxes)):
             try:
                 computed([task(np.shape, grid.blocks[i, b])])

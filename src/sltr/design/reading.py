@@ -15,15 +15,21 @@ class NotFiniteError(ValueError):
     """Stored samples hold NaN or infinity."""
 
 
-def clean_block(block: Any, rows: slice, box: Box, dtype: Any) -> np.ndarray:
-    """Return a block (R, …) as a matrix (R, w) of finite numbers."""
+def clean_block(
+    block: Any, rows: slice, box: Box, dtype: Any, numbers: np.ndarray | None = None
+) -> np.ndarray:
+    """Return a block (R, …) as a matrix (R, w) of finite numbers.
+
+    It holds the samples of `rows`, or those of them with these numbers.
+    """
     block = np.asarray(block)
     part = block.astype(dtype, copy=False).reshape(block.shape[0], -1)
     # A sum is finite if all are, up to overflow: the entries decide only then.
     with np.errstate(over="ignore", invalid="ignore"):
         suspect = not np.isfinite(part.sum())
     if suspect and not np.isfinite(part).all():
-        row = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0]) + rows.start
+        first = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
+        row = rows.start + first if numbers is None else int(numbers[first])
         msg = (
             f"X contains NaN or infinity in {place_of(rows, box)}, first in sample "
             f"{row}; expected finite numbers. Impute or drop them."

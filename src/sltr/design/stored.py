@@ -214,8 +214,10 @@ class Stored:
         if tuple(np.shape(block)) != expected:
             found = ValueError(f"shape {np.shape(block)}, expected {expected}")
             raise unreadable(rows.source, box, found)
-        block = block if rows.local is None else block[rows.local]
-        return clean_block(block, rows.source, box, self.dtype)
+        if rows.local is None:
+            return clean_block(block, rows.source, box, self.dtype)
+        numbers = rows.source.start + rows.local
+        return clean_block(block[rows.local], rows.source, box, self.dtype, numbers)
 
     def _tracked(self, steps: Sequence) -> Iterator:
         for done, step in enumerate(steps, start=1):

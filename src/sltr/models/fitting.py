@@ -38,6 +38,7 @@ __all__ = [
     "choose_refit",
     "fitting_task",
     "lazy_refinements",
+    "own_candidate",
     "solver_settings",
     "unchanged_on_failure",
     "warn_unless_converged",
@@ -106,6 +107,15 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     good = min(errors) * (1.0 + 1e-3)
     best = max(e for e, error in enumerate(errors) if error <= good)
     return candidates[best]
+
+
+def own_candidate(model: Any) -> Candidate:
+    """Return the one candidate of an estimator whose `epsilon_` is known."""
+    return Candidate(
+        model.epsilon_,
+        check_nonnegative(model.lambda_sparse, "lambda_sparse"),
+        check_nonnegative(model.lambda_low, "lambda_low"),
+    )
 
 
 def lazy_refinements(X: Any, refine: Any, default: Any) -> Any:

@@ -16,6 +16,7 @@ __all__ = [
     "calibration_folds",
     "class_numbers",
     "fit_sigmoids",
+    "indicators_among",
     "label_indicators",
     "probabilities",
     "winning_labels",
@@ -35,15 +36,20 @@ def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     labels = to_numpy(y)
     check_classification_targets(labels)
-    classes, codes = np.unique(labels, return_inverse=True)
+    classes = np.unique(labels)
     if len(classes) < 2:
         msg = (
             f"y holds labels of one class only, {classes.tolist()}, among samples of "
             "positive weight; expected at least two. Add samples of another class."
         )
         raise ValueError(msg)
-    one_hot = (codes.reshape(-1)[:, None] == np.arange(len(classes))).astype(float)
-    return classes, one_hot[:, 1:] if len(classes) == 2 else one_hot
+    return classes, indicators_among(classes, labels)
+
+
+def indicators_among(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return 0/1 responses (n, 1) or (n, K) of labels that are among the classes."""
+    one_hot = (labels[:, None] == classes).astype(float)
+    return one_hot[:, 1:] if len(classes) == 2 else one_hot
 
 
 def class_numbers(indicators: np.ndarray) -> np.ndarray:

@@ -26,8 +26,8 @@ from sltr.tensor import flatten
 
 __all__ = ["LowRank", "Sparse", "reweighted_rows"]
 
-# Entries of the coefficients that a batch of sparse refits holds.
-BATCH_ENTRIES = 4_000_000
+# Entries of the coefficients, and of the inverses, that a batch of sparse refits holds.
+BATCH_ENTRIES, INVERSE_ENTRIES = 4_000_000, 64_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +40,12 @@ class Sparse:
     lots: Sequence[Sequence[float]]  # of thresholds, descending; the first is tried
 
     def __call__(self) -> list[Row]:
-        """Return the rows of all folds, batches keeping to `BATCH_ENTRIES`."""
+        """Return the rows of all folds, in batches that keep to the limits above."""
         radii = self.lots[0]
         groups = list(product(range(len(self.folds)), self.epsilons))
-        size = max(1, BATCH_ENTRIES // (len(radii) * prod(self.task.samples.shape)))
+        n_samples, n_features = self.task.samples.flat.shape
+        held = len(radii) * n_features, min(n_samples, n_features) ** 2
+        size = max(1, min(BATCH_ENTRIES // held[0], INVERSE_ENTRIES // held[1]))
         rows: list[Row] = []
         for first in range(0, len(groups), size):
             rows += self._batch(groups[first : first + size], radii)

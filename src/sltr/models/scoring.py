@@ -9,7 +9,31 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.metrics import get_scorer
 
-__all__ = ["AT_ONCE", "fold_scores"]
+__all__ = ["AT_ONCE", "fold_scores", "metric_name"]
+
+# What `scoring=None` stands for, where it is neither R² nor accuracy.
+_DEFAULTS = {
+    "SLTRClassifierCV": "R² of the classes' indicators",
+    "TensorLassoCV": "minus MSE",
+    "TensorElasticNetCV": "minus MSE",
+}
+
+
+def metric_name(model: Any) -> str:
+    """Return what the `best_score_` of a tuned estimator measures.
+
+    Examples
+    --------
+    >>> from sltr import SLTRRegressorCV
+    >>> [metric_name(SLTRRegressorCV(scoring=name)) for name in (None, "max_error")]
+    ['R²', 'max_error']
+    """
+    scoring = getattr(model, "scoring", None)
+    if scoring is None:
+        default = "accuracy" if hasattr(model, "classes_") else "R²"
+        return _DEFAULTS.get(type(model).__name__, default)
+    named = isinstance(scoring, str)
+    return scoring if named else getattr(scoring, "__name__", "score")
 
 
 def fold_scores(

@@ -18,12 +18,12 @@ from sltr._array import (
 )
 from sltr.design import inner_groups
 from sltr.models.answer import SubsetFit, all_of, fit_subsets, left_out
-from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
     choose_epsilon,
     choose_refit,
     fitting_task,
     lazy_refinements,
+    own_candidate,
     unchanged_on_failure,
     warn_unless_converged,
 )
@@ -43,7 +43,7 @@ from sltr.models.streaming import (
     moment_sigmoids,
 )
 from sltr.tensor import flatten, numerical_ranks
-from sltr.validation import Samples, check_nonnegative, check_samples
+from sltr.validation import Samples, check_samples
 
 __all__ = ["SLTRClassifier", "SLTRRegressor"]
 
@@ -397,13 +397,8 @@ def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
     xp = array_namespace(samples.weight)
     task = fitting_task(model, samples, Y)
     model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.weight)
-    base = Candidate(
-        model.epsilon_,
-        check_nonnegative(model.lambda_sparse, "lambda_sparse"),
-        check_nonnegative(model.lambda_low, "lambda_low"),
-    )
     refine = lazy_refinements(samples.X, model.refine, None)
-    member = choose_refit(task, base, refine)
+    member = choose_refit(task, own_candidate(model), refine)
     subsets = all_of(samples)
     if folds:
         subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)

@@ -10,18 +10,18 @@ from scipy.special import logit
 from sltr._array import Array, array_namespace, to_numpy
 from sltr.design import reduce_rows
 from sltr.models.answer import Member, SubsetFit, fit_subsets
-from sltr.models.candidates import Candidate
 from sltr.models.fitting import (
     choose_epsilon,
+    own_candidate,
     solver_settings,
     warn_unless_converged,
 )
 from sltr.models.folds import Task
-from sltr.models.labels import SMALLEST_SLOPE
+from sltr.models.labels import SMALLEST_SLOPE, indicators_among
 from sltr.ridge import LARGEST_DIRECT
 from sltr.ridge.moments import Moments, merge, moments
 from sltr.ridge.streamed import StreamedRidge
-from sltr.validation import Samples, check_nonnegative
+from sltr.validation import Samples
 
 __all__ = ["add_chunk", "fit_moments", "known_indicators", "moment_sigmoids"]
 
@@ -51,20 +51,18 @@ def fit_moments(model: Any, kept: Moments) -> SubsetFit:
     """Fit from moments: one subset, K responses; sets what a fit finds."""
     # For all that follows the mean, with the weight of everything, is the sample.
     xp = array_namespace(kept.second)
-    mean = xp.reshape(kept.x_mean, (1, *model.shape_in_))
-    weight = xp.reshape(kept.weight, (1,))
-    samples, Y = Samples(mean, kept.y_mean[:1], weight), kept.y_mean[None, :]
+    mean, y_mean, weight = (
+        xp.astype(part, kept.dtype) for part in (kept.x_mean, kept.y_mean, kept.weight)
+    )
+    mean, weight = xp.reshape(mean, (1, *model.shape_in_)), xp.reshape(weight, (1,))
+    samples, Y = Samples(mean, y_mean[:1], weight), y_mean[None, :]
     system = StreamedRidge(kept, bool(model.fit_intercept))
     settings = solver_settings(model)
     task = Task(samples, Y, system, system.fit_intercept, model.radius, settings)
     model.epsilon_ = choose_epsilon(system, model.epsilon, weight)
     model.pilot_method_ = system.method
-    candidate = Candidate(
-        model.epsilon_,
-        check_nonnegative(model.lambda_sparse, "lambda_sparse"),
-        check_nonnegative(model.lambda_low, "lambda_low"),
-    )
-    fit = fit_subsets(task, (weight > 0)[None, :], [Member(candidate)])
+    member = Member(own_candidate(model))
+    fit = fit_subsets(task, (weight > 0)[None, :], [member])
     converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
     warn_unless_converged(converged.all(), gap.max(), settings.tol)
     model.dual_gap_, model.n_iter_ = float(gap.max()), int(to_numpy(fit.n_iter).max())
@@ -98,8 +96,7 @@ def known_indicators(model: Any, y: Any, classes: Any) -> np.ndarray:
         )
         raise ValueError(msg)
     model.classes_ = known
-    one_hot = (labels[:, None] == known).astype(float)
-    return one_hot[:, 1:] if len(known) == 2 else one_hot
+    return indicators_among(known, labels)
 
 
 def moment_sigmoids(kept: Moments, coef: Array, intercept: Array) -> np.ndarray:

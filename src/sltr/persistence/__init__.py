@@ -28,6 +28,9 @@ __all__ = ["estimator_classes", "load", "package_version", "save"]
 
 SCHEMA = 1
 _KEY = "sltr"
+# A callback belongs to the process that watches a fit, moments of samples, P × P, to
+# the one that streams them, and requests for metadata to the pipeline around the model.
+_LEFT_OUT = ("progress", "_moments", "_metadata_request")
 
 
 def estimator_classes() -> dict[str, type[BaseEstimator]]:
@@ -58,7 +61,10 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
 
     The file is written beside its destination and renamed, so that an
     interrupted or failed call leaves what was there before. Arrays of other
-    libraries (torch, CuPy) are stored as NumPy arrays.
+    libraries (torch, CuPy) are stored as NumPy arrays. Two things are left out: the
+    callable `progress`, and what `partial_fit` has kept of the samples it saw. A
+    loaded model predicts as before, but its `partial_fit` begins anew; to go on
+    with a stream later, pickle the model.
 
     Parameters
     ----------
@@ -95,10 +101,9 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
     fitted = {
         name: value
         for name, value in vars(model).items()
-        # Requests for metadata routing belong to the pipeline around the model, and
-        # moments of samples, P × P, to the process that streams them.
-        if name not in params and name not in ("_metadata_request", "_moments")
+        if name not in params and name not in _LEFT_OUT
     }
+    params = {name: value for name, value in params.items() if name not in _LEFT_OUT}
     header = {
         "schema": SCHEMA,
         "version": package_version(),

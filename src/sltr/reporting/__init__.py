@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sltr._array import to_numpy
+from sltr.models.scoring import metric_name
 from sltr.persistence.files import write_atomically
 from sltr.plotting.modes import Modes
 from sltr.reporting.facts import model_facts, versions
@@ -26,7 +27,7 @@ from sltr.reporting.payload import (
     outcome_payload,
     path_payload,
 )
-from sltr.reporting.scores import Outcome, evaluate
+from sltr.reporting.scores import evaluate
 from sltr.thumbnail import coef_array, coef_thumbnail
 
 __all__ = ["report"]
@@ -115,7 +116,7 @@ def report(
     coefs, targets = _coefficients(final)
     modes = Modes.of(coefs.ndim - 1, mode_names, units)
     searched = model if hasattr(model, "cv_results_") else final
-    candidates = candidates_payload(searched, _scoring(searched, outcome))
+    candidates = candidates_payload(searched, metric_name(searched))
     convergence = convergence_payload(final)
     chosen_value = getattr(final, f"{path_name}_", getattr(final, path_name, None))
     data = {
@@ -180,15 +181,6 @@ def _mean_sample(X: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     X = X if hasattr(X, "mean") and hasattr(X, "shape") else np.asarray(X)
     mean = np.asarray(to_numpy(X.mean(axis=0)), float)
     return mean.reshape(shape) if mean.size == np.prod(shape) else None
-
-
-def _scoring(model: Any, outcome: Outcome) -> str:
-    scoring = getattr(model, "scoring", None)
-    if scoring is None:
-        return "R²" if outcome.classes is None else "accuracy"
-    return (
-        scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
-    )
 
 
 def _number(value: Any) -> str:

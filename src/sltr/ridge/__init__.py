@@ -79,6 +79,7 @@ def cheapest_method(
     A factorisation costs n·P·m for the products and m³ for each solve, m the
     shorter side; where `MATRICES_HELD` matrices of that side exceed the limit in
     bytes, or it is beyond `LARGEST_DIRECT`, only conjugate gradients are left.
+    Moments are in double precision, whatever the samples' `itemsize`.
 
     Examples
     --------
@@ -88,10 +89,10 @@ def cheapest_method(
     'cg'
     """
     short = min(n_samples, n_features)
-    held = MATRICES_HELD * itemsize * short**2
-    if short > LARGEST_DIRECT or (limit is not None and held > limit):
-        return "cg"
-    return "dual" if n_samples <= n_features else "primal"
+    method = "dual" if n_samples <= n_features else "primal"
+    held = MATRICES_HELD * (itemsize if method == "dual" else 8) * short**2
+    too_large = short > LARGEST_DIRECT or (limit is not None and held > limit)
+    return "cg" if too_large else method
 
 
 def ridge_system(

@@ -5,6 +5,9 @@ the update of Chan, Golub and LeVeque: with means a and b, weights u and v,
 
     Σ(x − m)(x − m)ᵀ = S_a + S_b + uv/(u + v) · (b − a)(b − a)ᵀ.
 
+Sums over blocks are kept in double precision: in single precision a stream of 2²⁴
+samples would take no more of them, and folds would be differences of rounded totals.
+
 References
 ----------
 Chan, Golub, LeVeque (1983). Algorithms for computing the sample variance.
@@ -13,15 +16,19 @@ Chan, Golub, LeVeque (1983). Algorithms for computing the sample variance.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sltr._array import Array, array_namespace, clip
+from sltr._array import Array, array_namespace, clip, to_float64
 
 __all__ = ["Moments", "merge", "moments", "without"]
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What ridge regression needs to know of samples and K responses."""
+    """What ridge regression needs to know of samples and K responses.
+
+    All numbers are float64, `dtype` is that of the samples.
+    """
 
     weight: Array  # (), their sum
     count: Array  # (), how many there are; a whole weight counts as equal samples
@@ -30,6 +37,7 @@ class Moments:
     second: Array  # (P, P), Σ w x xᵀ about the means
     cross: Array  # (P, K), Σ w x yᵀ
     y_second: Array  # (K, K), Σ w y yᵀ
+    dtype: Any
 
     def normal(self, fit_intercept: bool) -> tuple[Array, Array]:
         """Return AᵀA and AᵀY: about the means, or about zero."""
@@ -63,7 +71,16 @@ def moments(X: Array, Y: Array, weight: Array) -> Moments:
     weighted = xp.matrix_transpose(X * weight[:, None])
     y_weighted = xp.matrix_transpose(Y * weight[:, None])
     second, cross, y_second = weighted @ X, weighted @ Y, y_weighted @ Y
-    return Moments(total, count, origin + step, y_mean, second, cross, y_second)
+    return Moments(
+        to_float64(total),
+        to_float64(count),
+        to_float64(origin) + to_float64(step),
+        to_float64(y_mean),
+        to_float64(second),
+        to_float64(cross),
+        to_float64(y_second),
+        X.dtype,
+    )
 
 
 def merge(a: Moments, b: Moments) -> Moments:
@@ -89,4 +106,5 @@ def _joined(a: Moments, b: Moments, sign: float) -> Moments:
         a.second + sign * b.second + factor * (x_step[:, None] * x_step[None, :]),
         a.cross + sign * b.cross + factor * (x_step[:, None] * y_step[None, :]),
         a.y_second + sign * b.y_second + factor * (y_step[:, None] * y_step[None, :]),
+        array_namespace(a.second).result_type(a.dtype, b.dtype),
     )

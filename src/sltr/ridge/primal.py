@@ -12,7 +12,7 @@ from sltr._array import (
     clip,
     device,
     eigh,
-    positive_solver,
+    positive_inverse,
     to_numpy,
 )
 from sltr.design import combine, map_rows, reduce_rows, take_rows
@@ -47,36 +47,38 @@ class MomentRidge:
             own = self._of(subsets[s, :])
             found.append(penalised_solves(*own.normal(self.fit_intercept), epsilons))
             means.append(own.x_mean)
-        return xp.matrix_transpose(xp.stack(found, axis=0)), xp.stack(means, axis=0)
+        pilots, dtype = xp.matrix_transpose(xp.stack(found, axis=0)), self.total.dtype
+        return xp.astype(pilots, dtype), xp.astype(xp.stack(means, axis=0), dtype)
 
     def resolvents(
         self, subsets: Array, epsilons: Sequence[float]
     ) -> Callable[[Array], Array]:
         """Return the map from responses (G, n, k) to pilots (G, k, P).
 
-        Factorised once; all responses of a call take one product with X.
+        Inverses are made once: a call is one product with X and one with them.
         """
         xp = array_namespace(self.weight)
-        solves = []
-        for g, epsilon in enumerate(epsilons):
-            normal, _ = self._of(subsets[g, :]).normal(self.fit_intercept)
-            size, where = normal.shape[0], device(normal)
-            identity = xp.eye(size, dtype=normal.dtype, device=where)
-            solves.append(positive_solver(normal + epsilon * identity))
+        inverses = xp.stack(
+            [self._inverse(subsets[g, :], e) for g, e in enumerate(epsilons)], axis=0
+        )
         centring = Centring(xp.where(subsets, self.weight, 0.0), self.fit_intercept)
 
         def pilots(responses: Array) -> Array:
             spread = centring.spread(centring.gather(responses))
             rows = xp.matrix_transpose(spread)  # (G, k, n)
             cross = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
-            cross = xp.reshape(cross, (*rows.shape[:2], -1))
-            found = [
-                xp.matrix_transpose(solve(xp.matrix_transpose(cross[g, ...])))
-                for g, solve in enumerate(solves)
-            ]
-            return xp.stack(found, axis=0)
+            return xp.reshape(cross, (*rows.shape[:2], -1)) @ inverses
 
         return pilots
+
+    def _inverse(self, subset: Array, epsilon: float) -> Array:
+        """Return (AᵀA + εI)⁻¹ of a subset, in the samples' own precision."""
+        normal, _ = self._of(subset).normal(self.fit_intercept)
+        xp = array_namespace(normal)
+        identity = xp.eye(normal.shape[0], dtype=normal.dtype, device=device(normal))
+        return xp.astype(
+            positive_inverse(normal + epsilon * identity), self.total.dtype
+        )
 
     def _of(self, subset: Array) -> Moments:
         """Return the moments of a subset: the total less what is left out."""
@@ -98,7 +100,11 @@ class MomentRidge:
         shift, y_shift = self.total.x_mean, self.total.y_mean
         if not self.fit_intercept:
             shift, y_shift = 0.0 * shift, 0.0 * y_shift
-        constants = (shift, vectors, inverse, coef)
+        # The pass over the samples is in their own precision.
+        constants = [
+            xp.astype(part, self.total.dtype)
+            for part in (shift, vectors, inverse, coef)
+        ]
         parts = list(map_rows(self.X, _row_fits, (), constants))
         fitted = xp.concat([part[0] for part in parts], axis=1)  # (E, n, K)
         leverage = xp.concat([part[1] for part in parts], axis=1) * self.weight

@@ -45,7 +45,9 @@ class StreamedRidge:
         xp = array_namespace(self.moments.second)
         normal, cross = self.moments.normal(self.fit_intercept)
         found = penalised_solves(normal, cross, epsilons)
-        return xp.matrix_transpose(found)[None, ...], self.moments.x_mean[None, :]
+        pilots, mean = xp.matrix_transpose(found), self.moments.x_mean
+        dtype = self.moments.dtype
+        return xp.astype(pilots, dtype)[None, ...], xp.astype(mean, dtype)[None, :]
 
     def resolvents(
         self, subsets: Array, epsilons: Sequence[float]

@@ -1,0 +1,73 @@
+"""Threads and memory that array libraries may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import array_api_compat
+from array_api_compat import is_numpy_array, is_torch_array
+from threadpoolctl import ThreadpoolController
+
+from sltr import _cuda
+
+__all__ = ["explained_memory", "fitting_threads", "free_entries", "one_blas_thread"]
+
+# Up to this many entries of X nothing is large enough to share among threads.
+SMALL_SAMPLES = 5_000_000
+
+
+def one_blas_thread() -> AbstractContextManager:
+    """Return a context in which BLAS uses one thread.
+
+    Products and decompositions of small matrices lose more to waiting threads
+    than they gain, up to ten times on a busy machine.
+    """
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def fitting_threads(X: Any) -> AbstractContextManager:
+    """Return a context with one BLAS thread for small samples, else as it is."""
+    if is_numpy_array(X) and X.size <= SMALL_SAMPLES:
+        return one_blas_thread()
+    return nullcontext()
+
+
+@contextmanager
+def explained_memory() -> Iterator[None]:
+    """Turn a device's out-of-memory error into one that says what to change."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        msg = (
+            "The device ran out of memory. Use float32 samples, a smaller grid or "
+            "fewer folds, free other tensors, or fit on the CPU."
+        )
+        raise MemoryError(msg) from error
+
+
+def free_entries(x: Any) -> int:
+    """Return how many numbers like those of `x` its device has room for now."""
+    if is_torch_array(x) and x.is_cuda:
+        torch = import_module("torch")
+        stats = torch.cuda.memory_stats(x.device)
+        held = (
+            stats["reserved_bytes.all.current"] - stats["allocated_bytes.all.current"]
+        )
+        return (torch.cuda.mem_get_info(x.device)[0] + held) // x.element_size()
+    if array_api_compat.is_cupy_array(x):
+        pool = _cuda.cupy().get_default_memory_pool()
+        return (
+            _cuda.cupy().cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+        ) // x.itemsize
+    return 0

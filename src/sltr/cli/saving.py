@@ -1,0 +1,57 @@
+"""The model that a command writes, and what it says about it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from sltr.cli.output import print_facts, print_json, say
+
+__all__ = ["write_model"]
+
+
+def write_model(
+    model: Any,
+    loaded: Any,
+    out: Path,
+    given: tuple[list[Path], dict[str, Any]],
+    json: bool,
+) -> None:
+    """Save a fitted model, print what was found and name the next command.
+
+    `given` are the files and options that the samples were read with.
+    """
+    from sltr import save
+    from sltr.models.scoring import metric_name
+
+    save(model, out)
+    facts: dict[str, Any] = {"model": type(model).__name__, "file": str(out)}
+    facts |= {"samples": loaded.X.shape[0], "shape": loaded.X.shape[1:]}
+    facts |= _fitted_values(model)
+    if "best score" in facts:
+        facts["scored by"] = metric_name(model)
+    facts["entries that are not zero"] = int((model.coef_ != 0).sum())
+    (print_json if json else print_facts)(facts)
+    say(f"Wrote {out}. Next: {_report_command(out, *given)}")
+
+
+def _report_command(out: Path, data: list[Path], options: dict[str, Any]) -> str:
+    """Return the command that shows this model, as the shell takes it."""
+    words = ["sltr", "report", str(out), *map(str, data[:1])]
+    chosen = {name: value for name, value in options.items() if value is not None}
+    told = [shlex.join((name, str(value))) for name, value in chosen.items()]
+    return " ".join([shlex.join(words), *["…"][: len(data) - 1], *told])
+
+
+def _fitted_values(model: Any) -> dict[str, Any]:
+    """Return what fitting found or chose, as far as it is a number, word or shape."""
+    told = ("shape_in_", "n_features_in_", "best_index_", "n_covariates_in_")
+    return {
+        name.rstrip("_").replace("_", " "): value
+        for name, value in vars(model).items()
+        if name.endswith("_")
+        and name not in told
+        and isinstance(value, int | float | str | tuple)
+        and len(str(value)) < 40
+    }

@@ -1,0 +1,130 @@
+"""Commands that compare methods and show a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sltr.cli.options import (
+    Config,
+    Data,
+    Groups,
+    Jobs,
+    Json,
+    Labels,
+    Mask,
+    Saved,
+    Seed,
+    Target,
+    Task,
+    parse_names,
+)
+from sltr.cli.output import print_json, print_scores, progress_bar, say
+from sltr.cli.responses import kind_of
+
+__all__ = ["compare", "report"]
+
+
+def compare(
+    data: Data,
+    methods: Annotated[
+        str, typer.Option(help="Methods, with commas; or all.")
+    ] = "sltr,remurs,cp",
+    y: Labels = None,
+    target: Target = "y",
+    groups: Groups = None,
+    mask: Mask = None,
+    task: Task = "auto",
+    folds: Annotated[int, typer.Option(help="Outer folds.")] = 5,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Compare methods on your data: one table, the same folds for all.
+
+    Every method is tuned inside each outer fold and scored on the samples that
+    the fold holds out (nested cross-validation). The null model and ridge are
+    always in the table; what does not beat both has found nothing.
+
+    Examples
+    --------
+        sltr compare data.npz
+        sltr compare data.npz --methods sltr,remurs,sturm,lasso --folds 10
+        sltr compare X.npy --y people.csv --target group --groups site --json
+    """
+    from sltr.datasets import load_samples
+    from sltr.experiments import compare as compare_methods
+    from sltr.experiments import summary
+    from sltr.models.registry import METHODS
+
+    chosen = tuple(METHODS) if methods == "all" else parse_names(methods)
+    loaded = load_samples(data, y=y, target=target, groups=groups, mask=mask)
+    labels = kind_of(loaded.y, task) != "regression"
+    with progress_bar("Comparing", quiet=json) as move:
+        rows = compare_methods(
+            loaded.X,
+            loaded.y,
+            chosen,
+            folds=folds,
+            groups=loaded.groups,
+            classification=labels,
+            random_state=seed,
+            n_jobs=jobs,
+            progress=move,
+        )
+    if json:
+        print_json({"summary": summary(rows), "folds": rows})
+    else:
+        print_scores(summary(rows))
+
+
+def report(
+    model: Saved,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    y: Labels = None,
+    target: Target = "y",
+    mask: Mask = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(help="Samples the model has not seen, with responses."),
+    ] = None,
+    title: Annotated[str, typer.Option(help="Of the page.")] = "Tensor regression",
+    modes: Annotated[
+        str | None, typer.Option(help="Names of the modes, with commas.")
+    ] = None,
+    response: Annotated[str, typer.Option(help="Name of the response.")] = "response",
+    config: Config = None,
+) -> None:
+    """Write one HTML page about a model: scores, coefficient, tuning, method text.
+
+    DATA is what the model was fitted on. Without `--test` the scores are those of
+    the training samples, and the page says so.
+
+    Examples
+    --------
+        sltr report model.sltr data.npz --test data-test.npz
+        sltr report model.sltr bold.npz --modes x,y,time --title "Faces, houses"
+    """
+    from sltr import load
+    from sltr import report as write_report
+    from sltr.datasets import load_samples
+
+    fitted = load(model)
+    loaded = load_samples(data, y=y, target=target, mask=mask)
+    unseen = None if test is None else load_samples([test], target=target)
+    page = write_report(
+        fitted,
+        loaded.X,
+        loaded.y,
+        out,
+        X_test=None if unseen is None else unseen.X,
+        y_test=None if unseen is None else unseen.y,
+        title=title,
+        response=response,
+        mode_names=parse_names(modes) or None,
+    )
+    say(f"Wrote {page}; open it in a browser.")

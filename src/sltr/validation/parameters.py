@@ -1,0 +1,51 @@
+"""Hyper-parameters that are numbers, counts and shapes."""
+
+from __future__ import annotations
+
+from math import isfinite, prod
+from numbers import Integral
+from typing import Any
+
+__all__ = ["check_count", "check_nonnegative", "check_shape"]
+
+
+def check_nonnegative(value: Any, name: str) -> float:
+    """Return a finite, non-negative hyper-parameter, or say what is wrong with it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not isfinite(number) or number < 0:
+        msg = f"{name}={value!r} was given; expected a finite number of at least 0."
+        raise ValueError(msg)
+    return number
+
+
+def check_count(
+    value: Any, name: str, *, smallest: int = 1, largest: int | None = None
+) -> int:
+    """Return a whole number in the range, or say what is wrong with it."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < smallest or (largest is not None and value > largest):
+        limit = "" if largest is None else f" and at most {largest}"
+        msg = (
+            f"{name}={value!r} was given; expected a whole number of at least "
+            f"{smallest}{limit}."
+        )
+        raise ValueError(msg)
+    return int(value)
+
+
+def check_shape(n_features: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return `feature_shape` if rows of `n_features` entries fold into it."""
+    try:
+        clean = tuple(int(size) for size in shape)
+    except TypeError:
+        clean = ()
+    if not clean or any(size < 1 for size in clean) or prod(clean) != n_features:
+        msg = (
+            f"feature_shape={shape!r} was given for rows of {n_features} entries; "
+            f"expected positive sizes whose product is {n_features}."
+        )
+        raise ValueError(msg)
+    return clean
