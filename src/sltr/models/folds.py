@@ -14,7 +14,7 @@ from sltr.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.validation import Samples
 
-__all__ = ["Fold", "Task", "held_out_loss", "in_single_precision", "with_pilots"]
+__all__ = ["Fold", "Task", "held_out_losses", "in_single_precision", "with_pilots"]
 
 # Penalties below this many roundings of the mean eigenvalue need double precision.
 ROUNDINGS = 1e4
@@ -61,15 +61,19 @@ class Fold:
         return to_numpy(inner(X, coef) - inner(self.x_mean[None, :], coef))
 
 
-def held_out_loss(
+def held_out_losses(
     task: Task, folds: Sequence[Fold], values: Sequence[np.ndarray]
-) -> float:
-    """Return the weighted squared error of centred predictions, (n_rows, K) a fold."""
+) -> np.ndarray:
+    """Return weighted squared errors of held-out samples, fold after fold.
+
+    `values` are centred predictions of each fold, (n_rows, K).
+    """
     Y, weight = to_numpy(task.Y), to_numpy(task.samples.weight)
-    return sum(
-        float(weight[fold.rows] @ ((Y[fold.rows] - fold.y_mean - own) ** 2).sum(axis=1))
+    errors = [
+        weight[fold.rows] * ((Y[fold.rows] - fold.y_mean - own) ** 2).sum(axis=1)
         for fold, own in zip(folds, values, strict=True)
-    )
+    ]
+    return np.concatenate(errors)
 
 
 def with_pilots(

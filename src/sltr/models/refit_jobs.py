@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from math import inf, prod
+from math import prod
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from sltr.models.candidates import (
     refined,
     starts_of,
 )
-from sltr.models.folds import Fold, Task, held_out_loss
+from sltr.models.folds import Fold, Task, held_out_losses
 from sltr.models.plain import Row
 from sltr.models.refits import low_rank_fits, sparse_fits, sweeps
-from sltr.models.selection import close_to
 from sltr.refine import RIDGES
 from sltr.tensor import flatten
 
@@ -59,30 +58,22 @@ class Sparse:
         """
         if len(self.lots) == 1:
             return []
-        losses = self._losses(rows)
-        mine = [c for c in losses if c.refine == "sparse" and c.ridge is None]
-        best, own = (
-            min(some, key=lambda c: losses[c].sum()) for some in (losses, mine)
+        values: dict[Candidate, list] = {}
+        for candidate, f, own, _ in rows:
+            values.setdefault(candidate, [None] * len(self.folds))[f] = own
+        losses = {
+            candidate: held_out_losses(self.task, self.folds, parts)
+            for candidate, parts in values.items()
+        }
+        mine = [c for c in losses if c.refine == "sparse"]
+        bare = [c for c in mine if c.ridge is None]
+        best, own_best, smallest = (
+            min(some, key=lambda c: losses[c].sum()) for some in (losses, mine, bare)
         )
-        if own.lambda_sparse > self.lots[0][-1]:
-            return []
-        rivals = [c for c in losses if c.refine == "sparse"]
-        own = min(rivals, key=lambda c: losses[c].sum())
-        pair = np.stack([losses[best], losses[own]], axis=1)
-        if not close_to(0, pair, np.ones(len(pair)))[1]:
+        clearly = _is_better(losses[best], losses[own_best])
+        if clearly or smallest.lambda_sparse > self.lots[0][-1]:
             return []
         return [replace(self, lots=self.lots[1:])]
-
-    def _losses(self, rows: Sequence[Row]) -> dict[Candidate, np.ndarray]:
-        """Return each candidate's weighted squared errors, sample by sample."""
-        Y, weight = to_numpy(self.task.Y), to_numpy(self.task.samples.weight)
-        parts: dict[Candidate, list] = {}
-        for candidate, f, values, _ in rows:
-            fold = self.folds[f]
-            errors = (Y[fold.rows] - fold.y_mean - values) ** 2
-            own = parts.setdefault(candidate, [None] * len(self.folds))
-            own[f] = weight[fold.rows] * errors.sum(axis=1)
-        return {candidate: np.concatenate(own) for candidate, own in parts.items()}
 
     def _batch(
         self, groups: list[tuple[int, float]], radii: Sequence[float]
@@ -129,7 +120,8 @@ def reweighted_rows(
 class LowRank:
     """One kind of low-rank refit on all folds at once, rank after rank.
 
-    A rank that predicts no better than the one before is the last.
+    A rank that predicts no better than the one before, by more than a standard error,
+    is the last.
     """
 
     task: Task
@@ -148,7 +140,7 @@ class LowRank:
         problem = sweeps(task, subsets)
         fits = low_rank_fits(task, problem, subsets, self.start, self.kind, starts)
         rows: list[Row] = []
-        best = inf
+        best = None
         while one_rank := list(islice(fits, len(RIDGES) * len(names))):
             losses = []
             for candidate, refit in one_rank:
@@ -159,11 +151,18 @@ class LowRank:
                 ]
                 n_free = n_parameters(candidate.rank, shape) / prod(shape)
                 rows += [(candidate, f, part, n_free) for f, part in enumerate(values)]
-                losses.append(held_out_loss(task, self.folds, values))
-            if not min(losses) < best:
+                losses.append(held_out_losses(task, self.folds, values))
+            least = min(losses, key=np.sum)
+            if best is not None and not _is_better(least, best):
                 break
-            best = min(losses)
+            best = least
         return rows
+
+
+def _is_better(losses: np.ndarray, others: np.ndarray) -> bool:
+    """Say whether some losses are lower by more than a standard error of the mean."""
+    gain = others - losses
+    return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
 
 
 def _predictions(task: Task, fold: Fold, coefs: Array) -> np.ndarray:

@@ -76,9 +76,8 @@ class MomentRidge:
         normal, _ = self._of(subset).normal(self.fit_intercept)
         xp = array_namespace(normal)
         identity = xp.eye(normal.shape[0], dtype=normal.dtype, device=device(normal))
-        return xp.astype(
-            positive_inverse(normal + epsilon * identity), self.total.dtype
-        )
+        penalised = normal + epsilon * identity
+        return positive_inverse(xp.astype(penalised, self.total.dtype))
 
     def _of(self, subset: Array) -> Moments:
         """Return the moments of a subset: the total less what is left out."""
