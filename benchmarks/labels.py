@@ -346,7 +346,7 @@ def simulated(draws: int):
 def real(pairs: bool):
     """Yield the same for real sets, with the outer folds of `accuracy.py`."""
     sets = {name: where for name, (metric, where) in REAL.items() if metric == "auroc"}
-    n_folds = dict.fromkeys(sets, 4) | {"adrenal": 1, "EEG": 20}
+    n_folds = dict.fromkeys(sets, 4) | {"adrenal": 1}
     if pairs:
         known = [set(where.get("classes", ())) for where in sets.values()]
         for pair in combinations(CLASSES, 2):
