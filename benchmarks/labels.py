@@ -26,6 +26,7 @@ import argparse
 import json
 import warnings
 from collections import defaultdict
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -45,9 +46,10 @@ from sltr import (
 )
 from sltr.datasets import make_tensor_classification
 from sltr.experiments.trials import Trial, draw_trial
-from sltr.models.candidates import REFINEMENTS
+from sltr.models.answer import Member, all_of, fit_subsets, refit_coefs
+from sltr.models.candidates import REFINEMENTS, Candidate
 from sltr.models.fitting import fitting_task
-from sltr.models.folds import Fold
+from sltr.models.folds import Fold, Task
 from sltr.models.labels import fit_sigmoids, label_indicators
 from sltr.models.scoring import fold_scores
 from sltr.models.selection import close_to, one_vote_each
@@ -75,42 +77,35 @@ class Candidates:
     """All candidates' scores of one trial: held-out ones, and of the test samples."""
 
     def __init__(self, trial: Trial, folds: Folds):
-        n = len(trial.y)
-        X, labels = (
-            np.concatenate(parts)
-            for parts in ((trial.X, trial.X_test), (trial.y, trial.y_test))
-        )
         model = SLTRClassifierCV()
-        train = _task(model, trial.X, trial.y)
-        task = _task(model, X, labels)
-        # The test samples are one more fold: no candidate is trained on them.
-        rows = [*folds, (np.arange(n), np.arange(n, len(X)))]
-        parts = [Fold.of(task, *pair) for pair in rows]
-        epsilons = grid_epsilons(model, train)
+        samples = check_samples(model, trial.X, trial.y, labels=True)
+        classes, indicators = label_indicators(samples.y)
+        task = fitting_task(model, samples, indicators)
+        parts = [Fold.of(task, *pair) for pair in folds]
         held = held_out_predictions(
-            task, parts, epsilons, grid_pairs(model), REFINEMENTS
+            task, parts, grid_epsilons(model, task), grid_pairs(model), REFINEMENTS
         )
+        n = len(trial.y)
         self.kinds = [candidate.refine for candidate in held.candidates]
-        self.y, self.y_test = task.Y[:n, 0], task.Y[n:, 0]
+        self.y, self.y_test = task.Y[:, 0], (trial.y_test == classes[-1]).astype(float)
         self.folds = [test for _, test in folds]
         self.mean = np.empty(n)
-        for fold in parts[:-1]:
+        for fold in parts:
             self.mean[fold.rows] = fold.y_mean[0]
         self.scores = np.empty((n, len(self.kinds)))  # as the answer has them
         self.judged = np.empty_like(self.scores)  # factors without the fold itself
-        self.test = np.empty((len(X) - n, len(self.kinds)))
+        self.test = _test_scores(task, held.candidates, trial)
+        targets = [task.Y[f.rows] - f.y_mean for f in parts]
+        weights = [np.ones(len(f.rows)) for f in parts]
         for g, kind in enumerate(self.kinds):
-            values = held.values[g]
-            targets = [task.Y[f.rows] - f.y_mean for f in parts[:-1]]
-            weights = [np.ones(len(f.rows)) for f in parts[:-1]]
-            given = (values[:-1], targets, weights)
+            given = (held.values[g], targets, weights)
             factor = scale_factors(*given)[0] if kind == "scale" else 1.0
-            self.test[:, g] = factor * values[-1][:, 0]
+            self.test[:, g] *= factor
             for f, test in enumerate(self.folds):
                 without = [[v for i, v in enumerate(p) if i != f] for p in given]
                 own = scale_factors(*without)[0] if kind == "scale" else 1.0
-                self.scores[test, g] = factor * values[f][:, 0]
-                self.judged[test, g] = own * values[f][:, 0]
+                self.scores[test, g] = factor * held.values[g][f][:, 0]
+                self.judged[test, g] = own * held.values[g][f][:, 0]
 
     @property
     def losses(self) -> np.ndarray:
@@ -129,9 +124,18 @@ class Candidates:
         return self.scores @ shares + self.mean, self.test @ shares + self.y.mean()
 
 
-def _task(model: SLTRClassifierCV, X: np.ndarray, y: np.ndarray):
-    samples = check_samples(model, X, y, labels=True)
-    return fitting_task(model, samples, label_indicators(samples.y)[1])
+def _test_scores(task: Task, candidates: list[Candidate], trial: Trial) -> np.ndarray:
+    """Centred scores of the test samples, each candidate fitted on all others."""
+    everyone = all_of(task.samples)
+    coefs = refit_coefs(task, everyone, candidates)
+    columns = []
+    for candidate in candidates:
+        if candidate not in coefs:  # scaled ones are scaled later
+            plain = Member(replace(candidate, refine=None))
+            coefs[candidate] = fit_subsets(task, everyone, [plain]).coef
+        columns.append(flatten(coefs[candidate][0])[0])
+    centred = flatten(trial.X_test - trial.X.mean(axis=0))
+    return centred @ np.stack(columns, axis=1)
 
 
 def best(c: Candidates, scoring: str = "r2") -> np.ndarray:

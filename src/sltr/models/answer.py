@@ -22,7 +22,15 @@ from sltr.models.refits import (
 from sltr.ridge.centring import subset_shares
 from sltr.validation import Samples
 
-__all__ = ["Member", "SubsetFit", "all_of", "fit_subsets", "intercepts", "left_out"]
+__all__ = [
+    "Member",
+    "SubsetFit",
+    "all_of",
+    "fit_subsets",
+    "intercepts",
+    "left_out",
+    "refit_coefs",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +81,7 @@ def fit_subsets(task: Task, subsets: Array, members: Sequence[Member]) -> Subset
     plain = _Plain(task, subsets, members)
     coef = plain.coef
     others = {m.candidate: m.weight for m in members if not _is_plain(m.candidate)}
-    for candidate, part in _refits(task, subsets, list(others)).items():
+    for candidate, part in refit_coefs(task, subsets, list(others)).items():
         coef = coef + others[candidate] * part
     return SubsetFit(
         coef,
@@ -155,7 +163,7 @@ def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
     return coef * factors[(slice(None), *([None] * (coef.ndim - 2)))]
 
 
-def _refits(
+def refit_coefs(
     task: Task, subsets: Array, candidates: Sequence[Candidate]
 ) -> dict[Candidate, Array]:
     """Return the refitted candidates' coefficients, (S, K, p1, …, pM)."""
