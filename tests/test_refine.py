@@ -70,10 +70,6 @@ def refits(
     resolvents = [resolvent(w) for w in weight]
     start = np.stack([r(y[None, :, None]).reshape(shape) for r in resolvents])
 
-    def pilot_of(residuals):
-        rows = zip(resolvents, residuals, strict=True)
-        return np.stack([r(v[None, :, None]).reshape(shape) for r, v in rows])
-
     problem = Sweeps(
         unfoldings(X),
         Subsets(np.stack([y] * len(weight)), weight, intercept),
@@ -86,9 +82,7 @@ def refits(
         return list(tucker_refits(problem, start, equal))
     if seeded:
         return list(cp_refits(problem, seeds=start, largest_rank=largest))
-    return list(
-        cp_refits(problem, grown_from=start, pilot_of=pilot_of, largest_rank=largest)
-    )
+    return list(cp_refits(problem, grown_from=start, largest_rank=largest))
 
 
 def centred_samples(X, y, w, intercept=True):
@@ -284,30 +278,16 @@ def test_other_libraries_agree_with_numpy(rng, name, kind):
     weight[1, :5] = 0.0
 
     def run(convert):
-        def pilot_of(residuals):
-            return (residuals @ convert(flat)).reshape((2, 4, 3, 2))
-
-        def strict_pilot_of(residuals):
-            product = residuals @ convert(flat)
-            return xp.reshape(product, (2, 4, 3, 2))
-
         problem = Sweeps(
             unfoldings(convert(X)),
             Subsets(convert(np.stack([y, y])), convert(weight), True),
             feature_variance(convert(flat), convert(weight), True),
         )
         start = convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2))
-        pilots = pilot_of if convert is np.asarray else strict_pilot_of
         if kind == "tucker":
             found = tucker_refits(problem, start, rank_path(start, 2))
         else:
-            found = cp_refits(
-                problem,
-                grown_from=start,
-                seeds=start,
-                pilot_of=pilots,
-                largest_rank=2,
-            )
+            found = cp_refits(problem, grown_from=start, seeds=start, largest_rank=2)
         return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in found]
 
     for ours, theirs in zip(run(np.asarray), run(xp.asarray), strict=True):

@@ -14,6 +14,7 @@ from sltr.models.candidates import Candidate
 from sltr.models.folds import Task
 from sltr.models.refits import (
     low_rank_fits,
+    or_pilots,
     reweighted_fits,
     sparse_fits,
     start_estimates,
@@ -78,10 +79,11 @@ def fit_subsets(task: Task, subsets: Array, members: Sequence[Member]) -> Subset
 
     All share one preparation. The pilot is the first member's.
     """
-    plain = _Plain(task, subsets, members)
-    coef = plain.coef
     others = {m.candidate: m.weight for m in members if not _is_plain(m.candidate)}
-    for candidate, part in refit_coefs(task, subsets, list(others)).items():
+    plain = _Plain(task, subsets, members, next(filter(_has_start, others), None))
+    coef = plain.coef
+    refits = refit_coefs(task, subsets, list(others), plain.start)
+    for candidate, part in refits.items():
         coef = coef + others[candidate] * part
     return SubsetFit(
         coef,
@@ -104,6 +106,11 @@ def _is_plain(candidate: Candidate) -> bool:
     return candidate.refine in (None, "scale")
 
 
+def _has_start(candidate: Candidate) -> bool:
+    """Say whether a refit starts from an estimate, the same for all that do."""
+    return candidate.refine in ("reweight", "tucker", "cp")
+
+
 class _Plain:
     """The weighted sum of the paper's estimates, with their certificates.
 
@@ -111,11 +118,20 @@ class _Plain:
     is held; all penalties' pilots and the means take one pass over the samples.
     """
 
-    def __init__(self, task: Task, subsets: Array, members: Sequence[Member]):
+    def __init__(
+        self,
+        task: Task,
+        subsets: Array,
+        members: Sequence[Member],
+        refit: Candidate | None,
+    ):
         self.task, self.subsets = task, subsets
         self.found: list[Estimate] = []
-        # The first member's estimate is solved for in any case: it starts a refit.
+        self.start: Array | None = None  # the estimate that a refit starts from
+        # The first member's estimate is solved for in any case: its gap is told.
         shares: dict[Setting, list[Member]] = {_setting(members[0].candidate): []}
+        if refit is not None:
+            shares.setdefault(_setting(refit), [])
         for member in members:
             if _is_plain(member.candidate):
                 shares.setdefault(_setting(member.candidate), []).append(member)
@@ -129,7 +145,10 @@ class _Plain:
         for e, epsilon in enumerate(epsilons):
             pairs = [pair for penalty, *pair in shares if penalty == epsilon]
             for pair, coef in self._path(pilots[:, e, ...], pairs):
-                for member in shares[(epsilon, *pair)]:
+                setting = (epsilon, *pair)
+                if refit is not None and setting == _setting(refit):
+                    self.start = or_pilots(coef, pilots[:, e, ...])
+                for member in shares[setting]:
                     self.coef = self.coef + member.weight * _scaled(coef, member.scale)
 
     def _path(self, pilots: Array, pairs: list) -> Iterator[tuple[list, Array]]:
@@ -164,19 +183,27 @@ def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
 
 
 def refit_coefs(
-    task: Task, subsets: Array, candidates: Sequence[Candidate]
+    task: Task,
+    subsets: Array,
+    candidates: Sequence[Candidate],
+    estimates: Array | None = None,
 ) -> dict[Candidate, Array]:
-    """Return the refitted candidates' coefficients, (S, K, p1, …, pM)."""
+    """Return the refitted candidates' coefficients, (S, K, p1, …, pM).
+
+    `estimates` are those that refits start from, if they are known.
+    """
     sparse = [c for c in candidates if c.refine == "sparse"]
     found = _sparse_refits(task, subsets, sparse)
-    others = [c for c in candidates if c.refine in ("reweight", "tucker", "cp")]
+    others = [c for c in candidates if _has_start(c)]
     if not others:
         return found
     base = replace(
         others[0], refine=None, rank=0, ridge=None, steps=0, start=None
     )  # the same for all of them
-    pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))[:, 0, ...]
-    starts = {"estimate": start_estimates(task, pilots, base)}
+    if estimates is None:
+        pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))
+        estimates = start_estimates(task, pilots[:, 0, ...], base)
+    starts = {"estimate": estimates}
     if any("reweight" in (c.refine, c.start) for c in others):
         steps = reweighted_fits(task, subsets, starts["estimate"])
         starts["reweight"] = steps[max(steps)]
@@ -190,7 +217,7 @@ def refit_coefs(
         used = {name: starts[name] for name in {str(c.start) for c in wanted}}
         ranks = [c.rank for c in wanted if isinstance(c.rank, tuple)]
         for candidate, refit in low_rank_fits(
-            task, problem, subsets, base, kind, used, dict.fromkeys(ranks)
+            task, problem, base, kind, used, dict.fromkeys(ranks)
         ):
             if candidate in wanted:
                 found[candidate] = array_namespace(task.Y).reshape(

@@ -138,7 +138,7 @@ class LowRank:
         names = starts_of(self.kind, shape)
         starts = {name: self.starts[name] for name in names}
         problem = sweeps(task, subsets)
-        fits = low_rank_fits(task, problem, subsets, self.start, self.kind, starts)
+        fits = low_rank_fits(task, problem, self.start, self.kind, starts)
         rows: list[Row] = []
         best = None
         while one_rank := list(islice(fits, len(RIDGES) * len(names))):

@@ -24,6 +24,7 @@ from sltr.refine import (
 
 __all__ = [
     "low_rank_fits",
+    "or_pilots",
     "reweighted_fits",
     "sparse_fits",
     "start_estimates",
@@ -47,11 +48,19 @@ def start_estimates(task: Task, pilots: Array, start: Candidate) -> Array:
     )
     radii = absolute_radii(flat, sparse, low, task.radius)
     [(_, found)] = estimate_path(flat, *radii, task.settings)
-    first = found.coef[:, 0, ...]
-    # A start that vanished has no components: the pilot's own take its place.
-    size = xp.max(xp.abs(first), axis=tuple(range(1, first.ndim)), keepdims=True)
-    first = xp.where(size > 0, first, flat)
-    return xp.reshape(first, (*pilots.shape[:2], *shape))
+    first = xp.reshape(found.coef[:, 0, ...], (*pilots.shape[:2], *shape))
+    return or_pilots(first, pilots)
+
+
+def or_pilots(estimates: Array, pilots: Array) -> Array:
+    """Return estimates (S, K, p1, …, pM), or the pilots of those that vanished.
+
+    A start that vanished has no components.
+    """
+    xp = array_namespace(estimates)
+    modes = tuple(range(2, estimates.ndim))
+    size = xp.max(xp.abs(estimates), axis=modes, keepdims=True)
+    return xp.where(size > 0, estimates, xp.reshape(pilots, estimates.shape))
 
 
 def reweighted_fits(task: Task, subsets: Array, starts: Array) -> dict[int, Array]:
@@ -73,20 +82,18 @@ def sweeps(task: Task, subsets: Array) -> Sweeps:
 def low_rank_fits(
     task: Task,
     problem: Sweeps,
-    subsets: Array,
     start: Candidate,
     kind: str,
     starts: Mapping[str, Array],
     ranks: Iterable[tuple[int, ...]] | None = None,
 ) -> Iterator[tuple[Candidate, Refit]]:
-    """Refit on several subsets, rank after rank; yields each setting and its refit.
+    """Refit a problem's subsets, rank after rank; yields each setting and its refit.
 
     `starts` holds coefficients (S, K, p1, …, pM) by their name in `STARTS`. Ranks of
     "tucker" follow the spectrum of its start unless they are given.
     """
     xp = array_namespace(task.Y)
     shape = task.samples.shape
-    n_subsets, n_responses = subsets.shape[0], task.Y.shape[1]
     flat = {name: xp.reshape(first, (-1, *shape)) for name, first in starts.items()}
     largest = largest_rank(kind, shape)
     base = (start.epsilon, start.lambda_sparse, start.lambda_low)
@@ -96,22 +103,11 @@ def low_rank_fits(
         for refit in tucker_refits(problem, seeds, path):
             yield Candidate(*base, kind, refit.rank, refit.ridge, start=name), refit
         return
-    pilot_of = None
-    if "estimate" in starts:
-        epsilon = max(start.epsilon, SMALLEST_EPSILON)
-        resolvents = task.system.resolvents(subsets, [epsilon] * n_subsets)
-
-        def pilot_of(residuals: Array) -> Array:
-            columns = xp.reshape(residuals, (n_subsets, n_responses, -1))
-            pilots = resolvents(xp.matrix_transpose(columns))
-            return xp.reshape(pilots, (-1, *shape))
-
     for refit in cp_refits(
         problem,
         largest_rank=largest,
         grown_from=flat.get("estimate"),
         seeds=flat.get("reweight"),
-        pilot_of=pilot_of,
     ):
         name = "estimate" if refit.grown else "reweight"
         yield Candidate(*base, kind, refit.rank, refit.ridge, start=name), refit

@@ -8,7 +8,7 @@ responses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
@@ -93,6 +93,15 @@ class Sweeps:
         subsets = replace(self.subsets, y=y, weight=weight)
         return replace(self, subsets=subsets, variance=variance)
 
+    def descent(self, fitted: Array) -> Array:
+        """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
+        xp = array_namespace(fitted)
+        subsets = self.subsets
+        # Centred and weighted, a residual sums to zero: samples need no centring.
+        residual = subsets.weight * subsets.centred(subsets.y - fitted)
+        columns = xp.reshape(self.matrices[-1], (-1, fitted.shape[1]))
+        return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
+
     def along_ridges(self, structure: Some) -> Iterator[tuple[float, Some, Array]]:
         """Yield each ridge, the structure swept under it, and its fitted values."""
         xp = array_namespace(self.variance)
@@ -113,12 +122,11 @@ def cp_refits(
     largest_rank: int,
     grown_from: Array | None = None,
     seeds: Array | None = None,
-    pilot_of: Callable[[Array], Array] | None = None,
 ) -> Iterator[Refit]:
     """Refit a batch by sums of outer products, rank after rank.
 
     Refits that grow begin with the leading term of `grown_from`; every further rank
-    starts from the last answer and the leading term of its residual's pilot. Seeded
+    starts from the last answer and the leading term of the loss's gradient. Seeded
     ones start every rank from the leading terms of `seeds`. Both are swept together.
 
     Parameters
@@ -127,8 +135,6 @@ def cp_refits(
     largest_rank : int
     grown_from, seeds : arrays of shape (B, p1, …, pM), optional
         At least one of them.
-    pilot_of : callable
-        From residuals (B, n) to their pilots (B, p1, …, pM): for those that grow.
 
     Yields
     ------
@@ -154,10 +160,9 @@ def cp_refits(
             return
         if seeds is not None:
             parts[-1] = parts[-1].grown(seeds - parts[-1].coef())
-        if grown_from is not None and pilot_of is not None:
-            subsets = problem.subsets
-            residual = subsets.centred(subsets.y) - stem_fitted
-            parts[0] = stem.grown(pilot_of(residual))
+        if grown_from is not None:
+            step = problem.descent(stem_fitted)
+            parts[0] = stem.grown(array_namespace(step).reshape(step, starts[0].shape))
 
 
 def tucker_refits(
