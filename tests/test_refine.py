@@ -56,7 +56,6 @@ def refits(
     rank=2,
     intercept=True,
     ridges=RIDGES,
-    seeded=False,
 ):
     """Run the sweeps on a batch of weights, started from the pilots."""
     n, shape = X.shape[0], X.shape[1:]
@@ -79,10 +78,8 @@ def refits(
     largest = min(rank, second_size(shape))
     if kind == "tucker":
         equal = [tuple(min(r, size) for size in shape) for r in range(1, largest + 1)]
-        return list(tucker_refits(problem, start, equal))
-    if seeded:
-        return list(cp_refits(problem, seeds=start, largest_rank=largest))
-    return list(cp_refits(problem, grown_from=start, largest_rank=largest))
+        return list(tucker_refits(problem, [start], equal))
+    return list(cp_refits(problem, [start], largest))
 
 
 def centred_samples(X, y, w, intercept=True):
@@ -128,13 +125,12 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
 
 
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
-@pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_fitted_values_are_products_with_the_coefficient(rng, kind, seeded, shape):
+def test_fitted_values_are_products_with_the_coefficient(rng, kind, shape):
     X, y, _ = planted(rng, shape, 25, rank=2, noise=0.3)
     weight = rng.uniform(0.5, 2.0, size=(2, 25))
     weight[1, :6] = 0.0
-    for refit in refits(X, y, weight, kind=kind, rank=2, seeded=seeded):
+    for refit in refits(X, y, weight, kind=kind, rank=2):
         coef = refit.coef()
         assert coef.shape == (2, *shape)
         for item in range(2):
@@ -145,10 +141,9 @@ def test_fitted_values_are_products_with_the_coefficient(rng, kind, seeded, shap
 
 
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
-@pytest.mark.parametrize("seeded", [False, True])
-def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind, seeded):
+def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind):
     X, y, _ = planted(rng, (5, 4, 3), 40, rank=3, noise=0.3)
-    found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3, seeded=seeded)
+    found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3)
     asked = [(rank, ridge) for rank in (1, 2, 3) for ridge in RIDGES]
     ranks = [r.rank if kind == "cp" else r.rank[0] for r in found]
     assert list(zip(ranks, (r.ridge for r in found), strict=True)) == asked
@@ -285,9 +280,9 @@ def test_other_libraries_agree_with_numpy(rng, name, kind):
         )
         start = convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2))
         if kind == "tucker":
-            found = tucker_refits(problem, start, rank_path(start, 2))
+            found = tucker_refits(problem, [start, -start], rank_path(start, 2))
         else:
-            found = cp_refits(problem, grown_from=start, seeds=start, largest_rank=2)
+            found = cp_refits(problem, [start], 2)
         return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in found]
 
     for ours, theirs in zip(run(np.asarray), run(xp.asarray), strict=True):
@@ -511,3 +506,34 @@ def test_rank_paths_end_at_the_largest_ranks_that_exist(rng, shape):
         possible = raised[mode] <= min(size, 3)
         exists = all(rank**2 <= np.prod(raised) for rank in raised)
         assert not (possible and exists)
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp"])
+def test_of_several_starts_each_item_keeps_the_best(rng, kind):
+    X, y, coef = planted(rng, (6, 5, 4), 60, noise=0.5)
+    weight = np.ones((2, 60))
+    weight[1, :10] = 0.0
+    flat = X.reshape(60, -1)
+    problem = Sweeps(
+        unfoldings(X),
+        Subsets(np.stack([y, y]), weight, True),
+        feature_variance(flat, weight, True),
+    )
+    truth, other = np.stack([coef, coef]), rng.normal(size=(2, 6, 5, 4))
+
+    def first(seeds):
+        if kind == "cp":
+            return next(iter(cp_refits(problem, seeds, 1)))
+        return next(iter(tucker_refits(problem, seeds, [(1, 1, 1)])))
+
+    def values(refit):
+        penalty = RIDGES[0] * problem.variance * weight.sum(axis=1)
+        return [
+            objective(X, y, weight[b], refit.coef()[b], penalty[b]) for b in range(2)
+        ]
+
+    alone = [values(first([seed])) for seed in (truth, other)]
+    together = first([truth, other])
+    np.testing.assert_allclose(values(together), np.min(alone, axis=0), rtol=1e-9)
+    swapped = first([other, truth])
+    np.testing.assert_allclose(together.coef(), swapped.coef(), atol=1e-9)

@@ -14,6 +14,7 @@ from sltr.models.candidates import Candidate
 from sltr.models.folds import Task
 from sltr.models.refits import (
     low_rank_fits,
+    low_rank_seeds,
     or_pilots,
     reweighted_fits,
     sparse_fits,
@@ -197,32 +198,28 @@ def refit_coefs(
     others = [c for c in candidates if _has_start(c)]
     if not others:
         return found
-    base = replace(
-        others[0], refine=None, rank=0, ridge=None, steps=0, start=None
-    )  # the same for all of them
+    # The same for all of them.
+    base = replace(others[0], refine=None, rank=0, ridge=None, steps=0)
     if estimates is None:
         pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))
         estimates = start_estimates(task, pilots[:, 0, ...], base)
-    starts = {"estimate": estimates}
-    if any("reweight" in (c.refine, c.start) for c in others):
-        steps = reweighted_fits(task, subsets, starts["estimate"])
-        starts["reweight"] = steps[max(steps)]
+    steps = None
+    if len(task.samples.shape) > 1:
+        steps = reweighted_fits(task, subsets, estimates)
         found |= {c: steps[c.steps] for c in others if c.refine == "reweight"}
     low_rank = [c for c in others if c.refine != "reweight"]
-    problem = sweeps(task, subsets) if low_rank else None
-    for kind in ("tucker", "cp"):
+    if not low_rank:
+        return found
+    problem, seeds = sweeps(task, subsets), low_rank_seeds(estimates, steps)
+    for kind in dict.fromkeys(str(c.refine) for c in low_rank):
         wanted = {c for c in low_rank if c.refine == kind}
-        if not wanted or problem is None:
-            continue
-        used = {name: starts[name] for name in {str(c.start) for c in wanted}}
         ranks = [c.rank for c in wanted if isinstance(c.rank, tuple)]
         for candidate, refit in low_rank_fits(
-            task, problem, base, kind, used, dict.fromkeys(ranks)
+            task, problem, base, kind, seeds, dict.fromkeys(ranks)
         ):
             if candidate in wanted:
-                found[candidate] = array_namespace(task.Y).reshape(
-                    refit.coef(), starts["estimate"].shape
-                )
+                coef = array_namespace(estimates).reshape(refit.coef(), estimates.shape)
+                found[candidate] = coef
                 wanted.remove(candidate)
             if not wanted:
                 break

@@ -16,7 +16,6 @@ __all__ = [
     "PAPER_EPSILONS",
     "PAPER_LAMBDAS",
     "REFINEMENTS",
-    "STARTS",
     "Candidate",
     "candidate_columns",
     "check_refinements",
@@ -25,7 +24,6 @@ __all__ = [
     "largest_rank",
     "n_parameters",
     "refined",
-    "starts_of",
 ]
 
 # Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
@@ -33,9 +31,6 @@ LAMBDAS = (0.0, 0.3, 1.0)
 PAPER_LAMBDAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 PAPER_EPSILONS = (0.1, 0.2, 0.3)
 REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
-# What a low-rank refit starts from: it grows from SLTR's estimate, or takes its seeds
-# from this one reweighted.
-STARTS = ("estimate", "reweight")
 # Ranks are tried until one predicts no better than the last.
 LARGEST_RANK = {"tucker": 4, "cp": 6}
 # Ridges on the support; None leaves the iterated pilot as it is.
@@ -53,7 +48,6 @@ class Candidate:
     rank: int | tuple[int, ...] = 0
     ridge: float | None = None
     steps: int = 0
-    start: str | None = None
 
     @property
     def settings(self) -> tuple:
@@ -64,7 +58,7 @@ class Candidate:
             return (self.steps,)
         if self.refine in (None, "scale"):
             return ()
-        return (self.rank, self.ridge, self.start)
+        return (self.rank, self.ridge)
 
 
 def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
@@ -125,8 +119,8 @@ def refined(kind: str, base: Candidate, shape: tuple[int, ...]) -> list[Candidat
     if kind == "tucker":
         ranks = [equal_ranks(rank, shape) for rank in ranks]
     return [
-        replace(common, rank=rank, ridge=ridge, start=start)
-        for rank, ridge, start in product(ranks, RIDGES, starts_of(kind, shape))
+        replace(common, rank=rank, ridge=ridge)
+        for rank, ridge in product(ranks, RIDGES)
     ]
 
 
@@ -147,18 +141,11 @@ def n_parameters(rank: int | tuple[int, ...], shape: tuple[int, ...]) -> int:
     return sum(r * size for r, size in zip(ranks, shape, strict=True))
 
 
-def starts_of(kind: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return what low-rank refits of a kind start from, of `STARTS`."""
-    if len(shape) == 1:  # there is nothing to reweight
-        return STARTS[:1]
-    return STARTS if kind == "cp" else STARTS[1:]
-
-
 def candidate_columns(candidates: Sequence[Candidate]) -> dict[str, list]:
     """Return the table's columns; those of refits only if there are some."""
     names = ["epsilon", "lambda_sparse", "lambda_low", "refine"]
     blank = Candidate(0.0, 0.0, 0.0)
-    for name in ("rank", "ridge", "steps", "start"):
+    for name in ("rank", "ridge", "steps"):
         if any(getattr(c, name) != getattr(blank, name) for c in candidates):
             names.append(name)
     columns = {name: [getattr(c, name) for c in candidates] for name in names}

@@ -17,14 +17,12 @@ from sltr.design import is_lazy, memory_bytes
 from sltr.estimate import Settings
 from sltr.models.answer import Member
 from sltr.models.candidates import (
-    STARTS,
     SUPPORT_RIDGES,
     Candidate,
     check_refinements,
     equal_ranks,
     largest_rank,
     refined,
-    starts_of,
 )
 from sltr.models.choosing import choose
 from sltr.models.folds import Fold, Task
@@ -176,10 +174,8 @@ def choose_refit(task: Task, base: Candidate, refine: Any) -> Member:
 def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candidate:
     """Return the candidate a tuple asks for, which must be one that is tuned over."""
     kind, *rest = tuple(refine) or (None,)
-    if kind in ("tucker", "cp") and len(rest) == 2:
-        rest = [*rest, starts_of(kind, shape)[-1]]
     ranks = None
-    if kind == "tucker" and len(rest) == 3:
+    if kind == "tucker" and len(rest) == 2:
         ranks = rest[0]
         if isinstance(ranks, int):
             ranks = equal_ranks(ranks, shape)
@@ -197,9 +193,9 @@ def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candid
     msg = (
         f"refine={refine!r} was given; expected ('tucker', ranks, ridge) with a rank "
         f"up to {largest['tucker']} for each mode, none above the product of the "
-        f"others, ('cp', rank up to {largest['cp']}, ridge), with a ridge of {RIDGES} "
-        f"and perhaps a start of {STARTS}, ('reweight', steps) with one of {STEPS}, or "
-        f"('sparse', ridge) with one of {SUPPORT_RIDGES}."
+        f"others, ('cp', rank up to {largest['cp']}, ridge), with a ridge of {RIDGES}, "
+        f"('reweight', steps) with one of {STEPS}, or ('sparse', ridge) with one of "
+        f"{SUPPORT_RIDGES}."
     )
     raise ValueError(msg)
 

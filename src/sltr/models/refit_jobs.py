@@ -15,7 +15,6 @@ from sltr.models.candidates import (
     Candidate,
     n_parameters,
     refined,
-    starts_of,
 )
 from sltr.models.folds import Fold, Task, held_out_losses
 from sltr.models.plain import Row
@@ -128,20 +127,18 @@ class LowRank:
     folds: list[Fold]
     kind: str
     start: Candidate
-    starts: dict[str, Array]  # (F, K, p1, …, pM)
+    seeds: list[Array]  # (F, K, p1, …, pM) each
 
     def __call__(self) -> list[Row]:
         """Return the rows of all ranks that were tried."""
         task, shape = self.task, self.task.samples.shape
         xp = array_namespace(task.Y)
         subsets = xp.stack([fold.subset for fold in self.folds], axis=0)
-        names = starts_of(self.kind, shape)
-        starts = {name: self.starts[name] for name in names}
         problem = sweeps(task, subsets)
-        fits = low_rank_fits(task, problem, self.start, self.kind, starts)
+        fits = low_rank_fits(task, problem, self.start, self.kind, self.seeds)
         rows: list[Row] = []
         best = None
-        while one_rank := list(islice(fits, len(RIDGES) * len(names))):
+        while one_rank := list(islice(fits, len(RIDGES))):
             losses = []
             for candidate, refit in one_rank:
                 fitted = to_numpy(refit.fitted)

@@ -24,6 +24,7 @@ from sltr.refine import (
 
 __all__ = [
     "low_rank_fits",
+    "low_rank_seeds",
     "or_pilots",
     "reweighted_fits",
     "sparse_fits",
@@ -31,6 +32,8 @@ __all__ = [
     "sweeps",
 ]
 
+# The reweighting steps whose coefficients seed low-rank refits.
+SEED_STEPS = (4, 10)
 # A penalty of zero has no resolvent.
 SMALLEST_EPSILON = 1e-12
 
@@ -79,38 +82,40 @@ def sweeps(task: Task, subsets: Array) -> Sweeps:
     return Sweeps(unfoldings(task.samples.X), items, variance)
 
 
+def low_rank_seeds(estimates: Array, steps: Mapping[int, Array] | None) -> list[Array]:
+    """Return what low-rank refits start from, (S, K, p1, …, pM) each.
+
+    SLTR's estimates, and these reweighted, where they have modes to weigh.
+    """
+    if steps is None:
+        return [estimates]
+    return [estimates, *(steps[step] for step in SEED_STEPS)]
+
+
 def low_rank_fits(
     task: Task,
     problem: Sweeps,
     start: Candidate,
     kind: str,
-    starts: Mapping[str, Array],
+    seeds: Sequence[Array],
     ranks: Iterable[tuple[int, ...]] | None = None,
 ) -> Iterator[tuple[Candidate, Refit]]:
     """Refit a problem's subsets, rank after rank; yields each setting and its refit.
 
-    `starts` holds coefficients (S, K, p1, …, pM) by their name in `STARTS`. Ranks of
-    "tucker" follow the spectrum of its start unless they are given.
+    Ranks of "tucker" follow the spectrum of the last seed unless they are given.
     """
     xp = array_namespace(task.Y)
     shape = task.samples.shape
-    flat = {name: xp.reshape(first, (-1, *shape)) for name, first in starts.items()}
+    flat = [xp.reshape(seed, (-1, *shape)) for seed in seeds]
     largest = largest_rank(kind, shape)
-    base = (start.epsilon, start.lambda_sparse, start.lambda_low)
     if kind == "tucker":
-        [(name, seeds)] = flat.items()
-        path = rank_path(seeds, largest) if ranks is None else ranks
-        for refit in tucker_refits(problem, seeds, path):
-            yield Candidate(*base, kind, refit.rank, refit.ridge, start=name), refit
-        return
-    for refit in cp_refits(
-        problem,
-        largest_rank=largest,
-        grown_from=flat.get("estimate"),
-        seeds=flat.get("reweight"),
-    ):
-        name = "estimate" if refit.grown else "reweight"
-        yield Candidate(*base, kind, refit.rank, refit.ridge, start=name), refit
+        path = rank_path(flat[-1], largest) if ranks is None else ranks
+        refits = tucker_refits(problem, flat, path)
+    else:
+        refits = cp_refits(problem, flat, largest)
+    base = (start.epsilon, start.lambda_sparse, start.lambda_low)
+    for refit in refits:
+        yield Candidate(*base, kind, refit.rank, refit.ridge), refit
 
 
 def sparse_fits(

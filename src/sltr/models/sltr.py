@@ -80,7 +80,7 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         ("reweight"); a low-rank refit ("tucker", "cp") or a refit on the support
         ("sparse"). Steps, rank and ridge are chosen by five folds of the training
         data, or set by a tuple as `SLTRRegressorCV` reports them: ("reweight",
-        steps), ("tucker" or "cp", rank, ridge, start) or ("sparse", ridge).
+        steps), ("tucker", ranks, ridge), ("cp", rank, ridge) or ("sparse", ridge).
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.

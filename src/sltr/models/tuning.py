@@ -21,7 +21,7 @@ from sltr.models.folds import Fold, Task, in_single_precision, with_pilots
 from sltr.models.passes import lazy_rows
 from sltr.models.plain import Plain, PlainEstimates, Row
 from sltr.models.refit_jobs import LowRank, Sparse, reweighted_rows
-from sltr.models.refits import reweighted_fits, start_estimates
+from sltr.models.refits import low_rank_seeds, reweighted_fits, start_estimates
 
 __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 
@@ -164,14 +164,14 @@ def _refit_jobs(
         xp = array_namespace(task.Y)
         own_pilots = pilots[:, list(epsilons).index(begin.epsilon), ...]
         estimates = xp.astype(start_estimates(task, own_pilots, begin), single.Y.dtype)
-        starts = {"estimate": estimates}
+        steps = None
         if len(task.samples.shape) > 1:
             subsets = xp.stack([fold.subset for fold in own], axis=0)
             steps = reweighted_fits(single, subsets, estimates)
-            starts["reweight"] = steps[max(steps)]
             if "reweight" in kinds:
                 rows = reweighted_rows(single, own, begin, steps)
-        jobs += [LowRank(single, own, kind, begin, starts) for kind in low_rank]
+        seeds = low_rank_seeds(estimates, steps)
+        jobs += [LowRank(single, own, kind, begin, seeds) for kind in low_rank]
     return [*jobs, *sparse], rows
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
 
-from sltr._array import Array, array_namespace, clip, eigh, to_python
+from sltr._array import Array, array_namespace, clip, device, eigh, to_python
 from sltr.refine.subset import Subsets, weighted_ridge
 from sltr.solvers.components import CPComponents, TuckerComponents
-from sltr.tensor import unfold
+from sltr.tensor import flatten, unfold
 
 __all__ = [
     "RIDGES",
@@ -45,7 +45,6 @@ class Refit:
 
     rank: int | tuple[int, ...]
     ridge: float
-    grown: bool
     fitted: Array  # (B, n), centred: without the intercept
     structure: Structure
 
@@ -83,7 +82,52 @@ class Sweeps:
     variance: Array  # (B,), `feature_variance` of the subsets
     ridges: Sequence[float] = RIDGES  # descending
 
-    def repeated(self, times: int) -> Sweeps:
+    def descent(self, fitted: Array) -> Array:
+        """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
+        xp = array_namespace(fitted)
+        # Centred and weighted, a residual sums to zero: samples need no centring.
+        residual = self.subsets.weight * self._residual(fitted)
+        columns = xp.reshape(self.matrices[-1], (-1, fitted.shape[1]))
+        return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
+
+    def along_ridges(
+        self, starts: Sequence[Some]
+    ) -> Iterator[tuple[float, Some, Array]]:
+        """Yield each ridge, the structures swept under it, and their fitted values.
+
+        Every item begins from all starts; under the first ridge the one of the least
+        objective is kept.
+        """
+        wide = self if len(starts) == 1 else self._repeated(len(starts))
+        structure, fitted = wide._swept(_joined(starts), self.ridges[0], FIRST_SWEEPS)
+        if len(starts) > 1:
+            best = wide._best_of(structure, fitted, len(starts))
+            structure = structure.take(best)
+            fitted = array_namespace(fitted).take(fitted, best, axis=0)
+        yield self.ridges[0], structure, fitted
+        for ridge in self.ridges[1:]:
+            structure, fitted = self._swept(structure, ridge, NEXT_SWEEPS)
+            yield ridge, structure, fitted
+
+    def _penalty(self, ridge: float) -> Array:
+        xp = array_namespace(self.variance)
+        return ridge * self.variance * xp.sum(self.subsets.weight, axis=1)
+
+    def _residual(self, fitted: Array) -> Array:
+        return self.subsets.centred(self.subsets.y - fitted)
+
+    def _swept(
+        self, structure: Some, ridge: float, n_sweeps: int
+    ) -> tuple[Some, Array]:
+        penalty = self._penalty(ridge)
+        for _ in range(n_sweeps):
+            for mode in range(len(self.matrices)):
+                structure, fitted = _mode_step(self, structure, mode, penalty)
+            if isinstance(structure, TuckerComponents):
+                structure, fitted = _core_step(self, structure, penalty)
+        return structure, fitted
+
+    def _repeated(self, times: int) -> Sweeps:
         """Return the same problems for a batch that is `times` as long."""
         xp = array_namespace(self.variance)
         y, weight, variance = (
@@ -93,89 +137,71 @@ class Sweeps:
         subsets = replace(self.subsets, y=y, weight=weight)
         return replace(self, subsets=subsets, variance=variance)
 
-    def descent(self, fitted: Array) -> Array:
-        """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
+    def _best_of(self, structure: Structure, fitted: Array, n_starts: int) -> Array:
+        """Return the place of each item's start of the least objective, (B,)."""
         xp = array_namespace(fitted)
-        subsets = self.subsets
-        # Centred and weighted, a residual sums to zero: samples need no centring.
-        residual = subsets.weight * subsets.centred(subsets.y - fitted)
-        columns = xp.reshape(self.matrices[-1], (-1, fitted.shape[1]))
-        return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
-
-    def along_ridges(self, structure: Some) -> Iterator[tuple[float, Some, Array]]:
-        """Yield each ridge, the structure swept under it, and its fitted values."""
-        xp = array_namespace(self.variance)
-        total = xp.sum(self.subsets.weight, axis=1)
-        for level, ridge in enumerate(self.ridges):
-            penalty = ridge * self.variance * total
-            for _ in range(NEXT_SWEEPS if level else FIRST_SWEEPS):
-                for mode in range(len(self.matrices)):
-                    structure, fitted = _mode_step(self, structure, mode, penalty)
-                if isinstance(structure, TuckerComponents):
-                    structure, fitted = _core_step(self, structure, penalty)
-            yield ridge, structure, fitted
+        coef = flatten(structure.coef())
+        loss = xp.linalg.vecdot(
+            self.subsets.weight * self._residual(fitted), self._residual(fitted)
+        )
+        size = self._penalty(self.ridges[0]) * xp.linalg.vecdot(coef, coef)
+        objective = xp.reshape(loss + size, (n_starts, -1))
+        n_items = objective.shape[1]
+        items = xp.arange(n_items, dtype=xp.int64, device=device(fitted))
+        return items + n_items * xp.astype(xp.argmin(objective, axis=0), xp.int64)
 
 
 def cp_refits(
-    problem: Sweeps,
-    *,
-    largest_rank: int,
-    grown_from: Array | None = None,
-    seeds: Array | None = None,
+    problem: Sweeps, seeds: Sequence[Array], largest_rank: int
 ) -> Iterator[Refit]:
     """Refit a batch by sums of outer products, rank after rank.
 
-    Refits that grow begin with the leading term of `grown_from`; every further rank
-    starts from the last answer and the leading term of the loss's gradient. Seeded
-    ones start every rank from the leading terms of `seeds`. Both are swept together.
+    Each rank starts from the leading terms of each of the `seeds`, and from the last
+    answer with the leading term of the loss's gradient.
 
     Parameters
     ----------
     problem : Sweeps
+    seeds : sequence of arrays of shape (B, p1, …, pM)
     largest_rank : int
-    grown_from, seeds : arrays of shape (B, p1, …, pM), optional
-        At least one of them.
 
     Yields
     ------
     Refit
-        For each rank, within it each ridge, and of these the grown one first. To
-        stop after a rank costs nothing for those that follow.
+        For each rank and, within it, each ridge. To stop after a rank costs nothing
+        for those that follow.
     """
-    starts = [start for start in (grown_from, seeds) if start is not None]
-    n_items = starts[0].shape[0]
-    parts = [CPComponents.start(start) for start in starts]
-    wide = problem.repeated(len(starts)) if len(starts) > 1 else problem
+    xp = array_namespace(seeds[0])
+    chains = [CPComponents.start(seed) for seed in seeds]
+    gradient = problem.descent(0.0 * problem.subsets.y)
+    grown = CPComponents.start(xp.reshape(gradient, seeds[0].shape))
     for rank in range(1, largest_rank + 1):
-        whole = CPComponents.joined(parts)
-        for level, (ridge, structure, fitted) in enumerate(wide.along_ridges(whole)):
-            for place in range(len(parts)):
-                items = slice(place * n_items, (place + 1) * n_items)
-                grows = grown_from is not None and place == 0
-                part = structure.take(items)
-                if grows and level == min(GROW_FROM, len(problem.ridges) - 1):
-                    stem, stem_fitted = part, fitted[items, :]
-                yield Refit(rank, ridge, grows, fitted[items, :], part)
-        if rank == largest_rank:
-            return
-        if seeds is not None:
-            parts[-1] = parts[-1].grown(seeds - parts[-1].coef())
-        if grown_from is not None:
-            step = problem.descent(stem_fitted)
-            parts[0] = stem.grown(array_namespace(step).reshape(step, starts[0].shape))
+        for level, found in enumerate(problem.along_ridges([grown, *chains])):
+            ridge, structure, fitted = found
+            if level == min(GROW_FROM, len(problem.ridges) - 1):
+                stem, gradient = structure, problem.descent(fitted)
+            yield Refit(rank, ridge, fitted, structure)
+        if rank < largest_rank:
+            grown = stem.grown(xp.reshape(gradient, seeds[0].shape))
+            pairs = zip(chains, seeds, strict=True)
+            chains = [chain.grown(seed - chain.coef()) for chain, seed in pairs]
 
 
 def tucker_refits(
-    problem: Sweeps, seeds: Array, ranks: Iterable[tuple[int, ...]]
+    problem: Sweeps, seeds: Sequence[Array], ranks: Iterable[tuple[int, ...]]
 ) -> Iterator[Refit]:
     """Refit a batch by Tucker tensors of each of some ranks, from truncated seeds.
 
     Yields refits for each rank and, within it, each ridge.
     """
     for rank in ranks:
-        start = TuckerComponents.truncated(seeds, rank)
-        for ridge, structure, fitted in problem.along_ridges(start):
-            yield Refit(rank, ridge, False, fitted, structure)
+        starts = [TuckerComponents.truncated(seed, rank) for seed in seeds]
+        for ridge, structure, fitted in problem.along_ridges(starts):
+            yield Refit(rank, ridge, fitted, structure)
+
+
+def _joined(parts: Sequence[Some]) -> Some:
+    return parts[0] if len(parts) == 1 else type(parts[0]).joined(parts)
 
 
 def rank_path(seeds: Array, largest: int) -> Iterator[tuple[int, ...]]:

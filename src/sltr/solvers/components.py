@@ -40,6 +40,18 @@ class TuckerComponents:
             core = own_mode_product(core, xp.matrix_transpose(factors[-1]), mode)
         return TuckerComponents(factors, core)
 
+    @staticmethod
+    def joined(parts: Sequence[TuckerComponents]) -> TuckerComponents:
+        """Return several batches as one."""
+        xp = array_namespace(parts[0].core)
+        core = xp.concat([part.core for part in parts], axis=0)
+        return TuckerComponents(_joined_lists(parts, "factors"), core)
+
+    def take(self, items: Array) -> TuckerComponents:
+        """Return the items of these places."""
+        core = array_namespace(self.core).take(self.core, items, axis=0)
+        return TuckerComponents(_taken(self.factors, items), core)
+
     @property
     def scales(self) -> list[Array]:
         """Prior variances of the blocks' entries: all equal."""
@@ -107,13 +119,11 @@ class CPComponents:
             _joined_lists(parts, "scales"),
         )
 
-    def take(self, items: slice) -> CPComponents:
-        """Return some items of the batch."""
-        factors, scales = (
-            [array[items, ...] for array in arrays]
-            for arrays in (self.factors, self.scales)
-        )
-        return CPComponents(factors, self.sizes[items, ...], scales)
+    def take(self, items: Array) -> CPComponents:
+        """Return the items of these places."""
+        sizes = array_namespace(self.sizes).take(self.sizes, items, axis=0)
+        factors, scales = _taken(self.factors, items), _taken(self.scales, items)
+        return CPComponents(factors, sizes, scales)
 
     def grown(self, extra: Array) -> CPComponents:
         """Return a start of one term more: the leading one of `extra`."""
@@ -183,6 +193,11 @@ def _joined_lists(parts: Sequence, name: str) -> list[Array]:
     lists = [getattr(part, name) for part in parts]
     xp = array_namespace(*lists[0])
     return [xp.concat(arrays, axis=0) for arrays in zip(*lists, strict=True)]
+
+
+def _taken(arrays: list[Array], items: Array) -> list[Array]:
+    xp = array_namespace(items)
+    return [xp.take(array, items, axis=0) for array in arrays]
 
 
 def _outer(vectors: list[Array]) -> Array:
