@@ -2,6 +2,7 @@
 
     python benchmarks/accuracy.py simulated [--quick] [--out results] [--n-jobs 2]
     python benchmarks/accuracy.py real [--quick] …      (needs SLTR_DATA)
+    python benchmarks/accuracy.py times [--out results]
     python benchmarks/accuracy.py tables [--out results]
 
 Every method tunes itself on the training samples alone; the null model and
@@ -10,6 +11,8 @@ mean over repetitions of the squared error relative to the null model's
 (simulated) or R² / AUROC (real), its standard error, the ratio of SLTR to the
 best peer, and the ratio of tuning times; for simulated data also the F1 score of
 the support and the error of the ranks. "sltr_best" is SLTR with rule="best".
+Times of a run with several jobs, or on a busy machine, mean little: `times` tunes
+SLTR, Remurs, CP and Tucker one after another on one draw of some cells.
 """
 
 from __future__ import annotations
@@ -48,6 +51,17 @@ SPOTS = (
     ((32, 32), 1.5, "sparse, 3 %"),
     ((10, 10, 8, 5), 0.08, "CP-2, sparse factors"),
     ((16, 16, 8), 1.5, "sparse, 20 %"),
+)
+TIMED = (
+    "CP-2, sparse factors; 16×16×8, n = 164, SNR 10",
+    "sparse, 3 %; 16×16×8, n = 164, SNR 1",
+    "Tucker (2, 3, 2); 16×16×8, n = 410, SNR 10",
+    "sparse, 20 %; 16×16×8, n = 410, SNR 10",
+    "block; 16×16×8, n = 1024, SNR 1",
+    "the paper's; 16×16×8, n = 1024",
+    "CP-2, sparse factors; 30×30×5, n = 360, SNR 10",
+    "CP-2, sparse factors; 32×32, n = 205, SNR 10",
+    "CP-2, sparse factors; 10×10×8×5, n = 320, SNR 10",
 )
 REAL = {
     "sugar": ("r2", {"name": "sugar"}),
@@ -107,7 +121,7 @@ def maker(name: str, task: str = "r2"):
 def main() -> None:
     """Run what is asked for and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("simulated", "real", "tables"))
+    parser.add_argument("what", choices=("simulated", "real", "times", "tables"))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--methods", nargs="+", help="leave the others out")
@@ -122,6 +136,18 @@ def main() -> None:
             spec = replace(spec, methods=tuple(options.methods or spec.methods))
             makers = {name: maker(name) for name in spec.methods}
             run(spec, makers, options.out, n_jobs=options.n_jobs, progress=_progress)
+    if options.what == "times":
+        everything = [cell for spec in simulated(1) for cell in spec.conditions]
+        spec = Experiment(
+            "times",
+            tuple(cell for cell in everything if cell.label in TIMED),
+            tuple(options.methods or ("sltr", "remurs", "cp", "tucker")),
+            ("relative_mse",),
+            options.repetitions or 1,
+        )
+        makers = {name: maker(name) for name in spec.methods}
+        print(times(run(spec, makers, options.out, progress=_progress)))
+        return
     if options.what == "real":
         for label, (metric, where) in REAL.items():
             spec = Experiment(
@@ -159,6 +185,25 @@ def tables(rows: list[dict]) -> str:
         parts.append("Support (F1), and rank error:")
         parts.append(_table(cells, names, lambda found: _structure(found, names)))
     return "\n".join(parts)
+
+
+def times(rows: list[dict]) -> str:
+    """Return a Markdown table of seconds to tune, and of ratios to SLTR's."""
+    cells: Cells = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        cells[row["condition"]][row["method"]].append(row)
+    names = list(next(iter(cells.values())))
+
+    def columns(found: dict[str, list[dict]]) -> list[str]:
+        seconds = {n: np.mean([r["fit_seconds"] for r in found[n]]) for n in names}
+        own = seconds["sltr"]
+        return [
+            f"{seconds[n]:.2f}" if n == "sltr" else f"{seconds[n]:.1f} ({t:.1f}×)"
+            for n in names
+            for t in [seconds[n] / own]
+        ]
+
+    return _table(cells, names, columns)
 
 
 def _table(cells: Cells, head: list[str], columns) -> str:

@@ -54,7 +54,9 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     """`SLTRRegressor` with penalty, radii and refinement chosen by cross-validation.
 
     One Gram matrix serves all folds and penalties, one chain of warm starts the
-    radii of each pilot, and refits run on all folds at once.
+    radii of each pilot, and refits run on all folds at once, in single precision
+    until one is chosen. Ranks and thresholds of refits are tried one after another,
+    until they predict no better.
 
     Parameters
     ----------
