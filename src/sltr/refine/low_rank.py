@@ -155,9 +155,7 @@ def cp_refits(
         if seeds is not None:
             parts[-1] = parts[-1].grown(seeds - parts[-1].coef())
         if grown_from is not None and pilot_of is not None:
-            subsets = problem.subsets
-            residual = subsets.centred(subsets.y) - stem_fitted
-            parts[0] = stem.grown(pilot_of(residual))
+            parts[0] = stem.grown(pilot_of(problem.subsets.target - stem_fitted))
 
 
 def tucker_refits(
@@ -273,4 +271,4 @@ def _flat_centred(data: Sweeps, design: Array) -> Array:
 def _fit_block(data: Sweeps, design: Array, penalty: Array) -> Array:
     """Solve the ridge problems of centred designs (B, d, n): blocks (B, d)."""
     subsets = data.subsets
-    return weighted_ridge(design, subsets.centred(subsets.y), subsets.weight, penalty)
+    return weighted_ridge(design, subsets.target, subsets.weight, penalty)
