@@ -144,9 +144,11 @@ def to_float64(x: Array) -> Array:
 
 def clip(x: Array, low: float | Array | None, high: float | Array | None) -> Array:
     """Return `x` clipped to [low, high]; a bound of None is no bound."""
-    if type(x) is np.ndarray:  # np.clip and its wrappers cost more than the work
-        x = x if low is None else np.maximum(x, low)
-        return x if high is None else np.minimum(x, high)
+    # Their own clip, and the portable wrapper, cost more than the work.
+    if type(x) is np.ndarray or array_api_compat.is_cupy_array(x):
+        xp = array_namespace(x)
+        x = x if low is None else xp.maximum(x, low)
+        return x if high is None else xp.minimum(x, high)
     if is_torch_array(x):  # one kernel where the portable version takes several
         bounds = [bound for bound in (low, high) if bound is not None]
         if len({type(bound) for bound in bounds}) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from sltr._array import Array, array_namespace, as_array
+from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.estimate import absolute_radii, estimate_path
 from sltr.models.candidates import Candidate, largest_rank
 from sltr.models.folds import Task
@@ -136,7 +136,7 @@ def sparse_fits(
         subsets, [max(epsilon, SMALLEST_EPSILON) for epsilon in epsilons]
     )
     weight = xp.where(subsets, samples.weight, 0.0)
-    variance = feature_variance(samples.flat, weight, task.fit_intercept)
+    variance = to_python(feature_variance(samples.flat, weight, task.fit_intercept))
     fractions = as_array(list(radii), samples.X)[None, :]
     found = []
     for k in range(task.Y.shape[1]):
@@ -158,7 +158,7 @@ def sparse_fits(
                             weight[g, :],
                             coef,
                             ridge,
-                            variance=float(variance[g]),
+                            variance=variance[g],
                             fit_intercept=task.fit_intercept,
                         )
                         for k, coef in enumerate(coefs)

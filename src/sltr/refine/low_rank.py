@@ -86,7 +86,7 @@ class Sweeps:
         """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
         xp = array_namespace(fitted)
         # Centred and weighted, a residual sums to zero: samples need no centring.
-        residual = self.subsets.weight * self._residual(fitted)
+        residual = self.subsets.weight * (self.subsets.target - fitted)
         columns = xp.reshape(self.matrices[-1], (-1, fitted.shape[1]))
         return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
 
@@ -113,9 +113,6 @@ class Sweeps:
         xp = array_namespace(self.variance)
         return ridge * self.variance * xp.sum(self.subsets.weight, axis=1)
 
-    def _residual(self, fitted: Array) -> Array:
-        return self.subsets.centred(self.subsets.y - fitted)
-
     def _swept(
         self, structure: Some, ridge: float, n_sweeps: int
     ) -> tuple[Some, Array]:
@@ -141,9 +138,8 @@ class Sweeps:
         """Return the place of each item's start of the least objective, (B,)."""
         xp = array_namespace(fitted)
         coef = flatten(structure.coef())
-        loss = xp.linalg.vecdot(
-            self.subsets.weight * self._residual(fitted), self._residual(fitted)
-        )
+        residual = self.subsets.target - fitted
+        loss = xp.linalg.vecdot(self.subsets.weight * residual, residual)
         size = self._penalty(self.ridges[0]) * xp.linalg.vecdot(coef, coef)
         objective = xp.reshape(loss + size, (n_starts, -1))
         n_items = objective.shape[1]
@@ -304,4 +300,4 @@ def _flat_centred(data: Sweeps, design: Array) -> Array:
 def _fit_block(data: Sweeps, design: Array, penalty: Array) -> Array:
     """Solve the ridge problems of centred designs (B, d, n): blocks (B, d)."""
     subsets = data.subsets
-    return weighted_ridge(design, subsets.centred(subsets.y), subsets.weight, penalty)
+    return weighted_ridge(design, subsets.target, subsets.weight, penalty)

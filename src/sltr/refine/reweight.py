@@ -109,7 +109,7 @@ class _Problem:
         means = combine(weight / total[:, None], X)
         if not fit_intercept:
             means = 0.0 * means
-        targets = weight * subsets.centred(subsets.y)  # sum to zero if centred
+        targets = weight * subsets.target  # sum to zero if centred
         cross = xp.reshape(combine(targets, X), (-1, *shape))
         variance = feature_variance(X, weight, fit_intercept)
         count = xp.sum(xp.astype(weight > 0, X.dtype), axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sltr._array import Array, array_namespace, device
 from sltr.design import combine
@@ -18,15 +19,24 @@ class Subsets:
     weight: Array  # (B, n)
     fit_intercept: bool
 
+    @cached_property
+    def target(self) -> Array:
+        """The responses, centred."""
+        return self.centred(self.y)
+
+    @cached_property
+    def _share(self) -> Array:
+        xp = array_namespace(self.weight)
+        return self.weight / xp.sum(self.weight, axis=1, keepdims=True)
+
     def centred(self, values: Array) -> Array:
         """Centre (B, n) or (B, d, n) by each item's weighted mean over the samples."""
         if not self.fit_intercept:
             return values
-        xp = array_namespace(values)
-        share = self.weight / xp.sum(self.weight, axis=1, keepdims=True)
         if values.ndim == 2:
-            return values - xp.linalg.vecdot(values, share, axis=-1)[:, None]
-        return values - values @ share[:, :, None]
+            xp = array_namespace(values)
+            return values - xp.linalg.vecdot(values, self._share, axis=-1)[:, None]
+        return values - values @ self._share[:, :, None]
 
 
 def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:

@@ -144,9 +144,7 @@ def refit_on_support(
     columns = xp.matrix_transpose(columns)[None, ...]
     data = Subsets(y[rows][None, :], weight[rows][None, :], fit_intercept)
     penalty = ridge * variance * xp.sum(data.weight, axis=1)
-    block = weighted_ridge(
-        data.centred(columns), data.centred(data.y), data.weight, penalty
-    )
+    block = weighted_ridge(data.centred(columns), data.target, data.weight, penalty)
     # Scatter by look-up: each place takes its entry, or the zero at the end.
     padded = xp.concat([block[0, :], 0.0 * block[0, :1]])
     chosen = coef != 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sltr._array import Array, array_namespace
 
@@ -20,24 +21,31 @@ class Centring:
     weight: Array
     fit_intercept: bool
 
+    @cached_property
+    def _root(self) -> Array:
+        return array_namespace(self.weight).sqrt(self.weight)[..., None]
+
+    @cached_property
+    def _total(self) -> Array:
+        xp = array_namespace(self.weight)
+        return xp.sum(self.weight, axis=-1, keepdims=True)[..., None]
+
     def spread(self, v: Array) -> Array:
         """Return C·v: sample coefficients of the combination Aᵀv."""
         xp = array_namespace(v)
-        weight = self.weight[..., None]
-        scaled = xp.sqrt(weight) * v
+        scaled = self._root * v
         if not self.fit_intercept:
             return scaled
-        total = xp.sum(weight, axis=-2, keepdims=True)
-        return scaled - weight * (xp.sum(scaled, axis=-2, keepdims=True) / total)
+        mean = xp.sum(scaled, axis=-2, keepdims=True) / self._total
+        return scaled - self.weight[..., None] * mean
 
     def gather(self, t: Array) -> Array:
         """Return Cᵀ·t: centred by the weighted mean, scaled by root weights."""
         xp = array_namespace(t)
-        weight = self.weight[..., None]
         if self.fit_intercept:
-            total = xp.sum(weight, axis=-2, keepdims=True)
-            t = t - xp.sum(weight * t, axis=-2, keepdims=True) / total
-        return xp.sqrt(weight) * t
+            weighted = self.weight[..., None] * t
+            t = t - xp.sum(weighted, axis=-2, keepdims=True) / self._total
+        return self._root * t
 
     def both(self, matrix: Array) -> Array:
         """Return Cᵀ·matrix·C for a symmetric (n, n) matrix."""

@@ -69,4 +69,5 @@ def conjugate_gradients(
 
 def _ratio(a: Array, b: Array) -> Array:
     xp = array_namespace(b)
-    return xp.where(b > 0, a / xp.where(b > 0, b, 1.0), 0.0)
+    some = b > 0
+    return xp.where(some, a / xp.where(some, b, 1.0), 0.0)

@@ -8,7 +8,7 @@ leading rank-one term of another tensor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sltr._array import Array, array_namespace, eigh
 from sltr.tensor import fold, own_mode_product, unfold
@@ -27,6 +27,8 @@ class TuckerComponents:
 
     factors: list[Array]  # (B, p_m, r_m)
     core: Array  # (B, r_1, …, r_M)
+    # By mode, once made: a step on a mode asks twice.
+    _row_spaces: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def truncated(coef: Array, ranks: tuple[int, ...]) -> TuckerComponents:
@@ -63,8 +65,11 @@ class TuckerComponents:
         return block
 
     def _row_space(self, mode: int) -> Array:
-        xp = array_namespace(self.core)
-        return xp.linalg.qr(xp.matrix_transpose(unfold(self.core, mode)))[0]
+        if mode not in self._row_spaces:
+            xp = array_namespace(self.core)
+            columns = xp.matrix_transpose(unfold(self.core, mode))
+            self._row_spaces[mode] = xp.linalg.qr(columns)[0]
+        return self._row_spaces[mode]
 
     def loadings(self, mode: int) -> Array:
         """Return L (B, P / p_m, r_m), orthonormal columns, with W_(m) = B·Lᵀ."""
@@ -165,18 +170,18 @@ class CPComponents:
         """Return the structure with W_(m) = block·Lᵀ, and reweigh its entries."""
         xp = array_namespace(block)
         energy = block**2
-        mean = xp.mean(energy, axis=1, keepdims=True)
-        share = xp.where(mean > 0, energy / xp.where(mean > 0, mean, 1.0), 1.0)
+        total = xp.sum(energy, axis=1, keepdims=True)
+        some = total > 0
+        divisor = xp.where(some, total, 1.0)
+        share = xp.where(some, block.shape[1] * energy / divisor, 1.0)
         scale = (share + REWEIGHT_FLOOR) / (1.0 + REWEIGHT_FLOOR)
-        sizes = xp.sqrt(xp.sum(energy, axis=1))
-        unit = block / xp.where(sizes > 0, sizes, 1.0)[:, None, :]
         # A term that vanished keeps its direction: it may come back in another mode.
-        unit = xp.where(sizes[:, None, :] > 0, unit, self.factors[mode])
+        unit = xp.where(some, block / xp.sqrt(divisor), self.factors[mode])
         return replace(
             self,
             factors=[*self.factors[:mode], unit, *self.factors[mode + 1 :]],
             scales=[*self.scales[:mode], scale, *self.scales[mode + 1 :]],
-            sizes=sizes,
+            sizes=xp.sqrt(total[:, 0, :]),
         )
 
     def coef(self) -> Array:
@@ -216,20 +221,18 @@ def _leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
     """
     xp = array_namespace(tensor)
     n_modes = tensor.ndim - 1
-    vectors = []
-    for mode in range(n_modes):
-        matrix = unfold(tensor, mode)
-        vectors.append(eigh(matrix @ xp.matrix_transpose(matrix))[1][:, :, -1])
+    matrices = [unfold(tensor, mode) for mode in range(n_modes)]
+    vectors = [eigh(m @ xp.matrix_transpose(m))[1][:, :, -1] for m in matrices]
     for _ in range(n_iter):
-        for mode in range(n_modes):
+        for mode, matrix in enumerate(matrices):
             others = [vectors[k] for k in range(n_modes) if k != mode]
-            matrix = unfold(tensor, mode)
             if others:
                 weights = xp.reshape(_outer(others), (tensor.shape[0], -1))
             else:
                 weights = xp.ones_like(matrix[:, 0, :])
             vector = (matrix @ weights[:, :, None])[:, :, 0]
             size = xp.sqrt(xp.sum(vector**2, axis=1))
-            unit = vector / xp.where(size > 0, size, 1.0)[:, None]
-            vectors[mode] = xp.where(size[:, None] > 0, unit, vectors[mode])
+            some = (size > 0)[:, None]
+            unit = vector / xp.where(some, size[:, None], 1.0)
+            vectors[mode] = xp.where(some, unit, vectors[mode])
     return vectors, size
