@@ -51,11 +51,6 @@ def test_every_public_estimator_is_checked_once():
     assert [type(model).__name__ for model in ESTIMATORS] == public
 
 
-CLOSED_FORM = {
-    "check_non_transformer_estimators_n_iter": (
-        "The winner may have a closed form, and then took no iteration."
-    )
-}
 EXPECTED_FAILURES = {
     "SLTRClassifier": {
         "check_sample_weight_equivalence_on_dense_data": (
@@ -63,8 +58,6 @@ EXPECTED_FAILURES = {
             "in two of them; scikit-learn's calibrated classifiers differ likewise."
         )
     },
-    "SLTRClassifierCV": CLOSED_FORM,
-    "SLTRRegressorCV": CLOSED_FORM,
 }
 
 

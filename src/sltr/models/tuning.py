@@ -29,8 +29,8 @@ __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 START_RADII = (0.3, 0.3)
 # Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
 # iterate many at once, and the best one varies more than the radii do. Lower ones
-# take longer; they follow if the lowest of these is the best.
-THRESHOLDS, LOWER_THRESHOLDS = (0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02)
+# take longer; each lot follows if the lowest of the last is the best.
+THRESHOLDS = ((0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02), (0.008, 0.003, 0.001))
 # Of the penalties the larger ones: closer to the Lasso.
 SPARSE_EPSILONS = 2
 # On a CPU, samples up to this size are estimated for all folds at once.
@@ -92,8 +92,9 @@ def held_out_predictions(
     jobs += refits
     n_jobs = n_jobs if is_numpy(task.samples.X) else None
     report = progress or (lambda done, total: None)
-    # A sparse job, which is the last, may be followed by another.
-    total, done = len(jobs) + ("sparse" in refinements), 0
+    # A sparse job, which is the last, may be followed by others.
+    more = len(THRESHOLDS) - 1 if "sparse" in refinements else 0
+    total, done = len(jobs) + more, 0
     while jobs[done:]:
         for part in _run(jobs[done:], n_jobs):
             rows += part
@@ -155,10 +156,10 @@ def _refit_jobs(
     jobs: list[Callable[[], list[Row]]] = []
     rows: list[Row] = []
     if "sparse" in kinds:
-        radii: list[Sequence[float]] = [THRESHOLDS, LOWER_THRESHOLDS]
+        lots: Sequence[Sequence[float]] = THRESHOLDS
         if start is not None or task.radius == "absolute":
-            radii = [sorted({sparse for sparse, _ in pairs}, reverse=True)]
-        sparse = [Sparse(single, own, used, radii)]
+            lots = [sorted({sparse for sparse, _ in pairs}, reverse=True)]
+        sparse = [Sparse(single, own, used, lots)]
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
     if low_rank or "reweight" in kinds:
         xp = array_namespace(task.Y)
