@@ -537,3 +537,21 @@ def test_of_several_starts_each_item_keeps_the_best(rng, kind):
     np.testing.assert_allclose(values(together), np.min(alone, axis=0), rtol=1e-9)
     swapped = first([other, truth])
     np.testing.assert_allclose(together.coef(), swapped.coef(), atol=1e-9)
+
+
+def test_rounding_chooses_no_start(rng):
+    """A seed without a third term starts rank three along the gradient."""
+    X, y, coef = planted(rng, (6, 5), 40, rank=2, noise=0.5)
+    weight = np.ones((1, 40))
+    problem = Sweeps(
+        unfoldings(X),
+        Subsets(y[None], weight, True),
+        feature_variance(X.reshape(40, -1), weight, True),
+    )
+    seed = coef[None]
+    expected = list(cp_refits(problem, [seed], 4))
+    for _ in range(3):
+        noise = 1e-12 * rng.normal(size=seed.shape)
+        found = cp_refits(problem, [seed + noise], 4)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one.coef(), other.coef(), atol=1e-6)

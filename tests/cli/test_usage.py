@@ -231,7 +231,9 @@ def test_a_model_fitted_on_a_device_is_saved_for_the_host(
     assert run(*asked, "device.sltr", "--device", device) == 0
     expected, found = load("host.sltr"), load("device.sltr")
     assert type(found.coef_) is np.ndarray
-    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-3)
+    # Tuning stops at gaps of 1e-3, by which a member of the average can be lost.
+    atol = 1e-3 if command == "fit" else 1e-2
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=atol)
     capsys.readouterr()
     assert run("predict", "device.sltr", "X.npy", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["prediction"]) == 40

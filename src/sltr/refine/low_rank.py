@@ -32,6 +32,8 @@ RIDGES = (0.3, 0.1, 0.03)
 FIRST_SWEEPS, NEXT_SWEEPS = 4, 3
 # The ridge (its place in RIDGES) whose answer the next rank grows from.
 GROW_FROM = 1
+# Of a seed, in single precision: what its terms leave of it is no term any more.
+ROUNDING = 1e-4
 
 Structure = TuckerComponents | CPComponents
 Some = TypeVar("Some", TuckerComponents, CPComponents)
@@ -151,7 +153,8 @@ def cp_refits(
     """Refit a batch by sums of outer products, rank after rank.
 
     Each rank starts from the leading terms of each of the `seeds`, and from the last
-    answer with the leading term of the loss's gradient.
+    answer with the leading term of the loss's gradient, as does a seed that has no
+    more terms.
 
     Parameters
     ----------
@@ -176,9 +179,10 @@ def cp_refits(
                 stem, gradient = structure, problem.descent(fitted)
             yield Refit(rank, ridge, fitted, structure)
         if rank < largest_rank:
-            grown = stem.grown(xp.reshape(gradient, seeds[0].shape))
+            extra = xp.reshape(gradient, seeds[0].shape)
+            grown = stem.grown(extra)
             pairs = zip(chains, seeds, strict=True)
-            chains = [chain.grown(seed - chain.coef()) for chain, seed in pairs]
+            chains = [_continued(chain, seed, extra) for chain, seed in pairs]
 
 
 def tucker_refits(
@@ -192,6 +196,25 @@ def tucker_refits(
         starts = [TuckerComponents.truncated(seed, rank) for seed in seeds]
         for ridge, structure, fitted in problem.along_ridges(starts):
             yield Refit(rank, ridge, fitted, structure)
+
+
+def _continued(chain: CPComponents, seed: Array, other: Array) -> CPComponents:
+    """Return a seed's terms and the next one; that of `other` where none is left.
+
+    Else rounding, which no two array libraries share, would choose the start.
+    """
+    xp = array_namespace(seed)
+    rest = seed - chain.coef()
+    left = _norms(rest) > ROUNDING * _norms(seed)
+    extra = xp.where(left[(..., *([None] * (seed.ndim - 1)))], rest, other)
+    longer = chain.grown(extra)
+    # What is not of the seed has a direction, but no size: the rest stays the rest.
+    size = xp.where(left, longer.sizes[:, -1], 0.0)
+    return replace(longer, sizes=xp.concat([chain.sizes, size[:, None]], axis=1))
+
+
+def _norms(tensors: Array) -> Array:
+    return array_namespace(tensors).linalg.vector_norm(flatten(tensors), axis=-1)
 
 
 def _joined(parts: Sequence[Some]) -> Some:
