@@ -24,6 +24,9 @@ from sltr.tensor import flatten
 
 __all__ = ["LowRank", "Sparse", "reweighted_rows"]
 
+# Ranks in a row that may gain nothing before the search ends: a Tucker rank of one
+# mode may need that of another.
+PATIENCE = {"tucker": 2, "cp": 1}
 # Entries of the coefficients, and of the inverses, that a batch of sparse refits holds.
 BATCH_ENTRIES, INVERSE_ENTRIES = 4_000_000, 64_000_000
 
@@ -119,8 +122,8 @@ def reweighted_rows(
 class LowRank:
     """One kind of low-rank refit on all folds at once, rank after rank.
 
-    A rank that predicts no better than the one before, by more than a standard error,
-    is the last.
+    It ends when `PATIENCE` ranks in a row predict no better than the best before them,
+    by more than a standard error.
     """
 
     task: Task
@@ -137,7 +140,7 @@ class LowRank:
         problem = sweeps(task, subsets)
         fits = low_rank_fits(task, problem, self.start, self.kind, self.seeds)
         rows: list[Row] = []
-        best = None
+        best, idle = None, 0
         while one_rank := list(islice(fits, len(RIDGES))):
             losses = []
             for candidate, refit in one_rank:
@@ -150,9 +153,12 @@ class LowRank:
                 rows += [(candidate, f, part, n_free) for f, part in enumerate(values)]
                 losses.append(held_out_losses(task, self.folds, values))
             least = min(losses, key=np.sum)
-            if best is not None and not _is_better(least, best):
+            if best is None or _is_better(least, best):
+                best, idle = least, 0
+                continue
+            idle += 1
+            if idle == PATIENCE[self.kind]:
                 break
-            best = least
         return rows
 
 
