@@ -46,11 +46,12 @@ from sltr import (
 )
 from sltr.datasets import make_tensor_classification
 from sltr.experiments.trials import Trial, draw_trial
-from sltr.models.answer import Member, all_of, fit_subsets, refit_coefs
+from sltr.models.answer import Member, all_of, fit_subsets
 from sltr.models.candidates import REFINEMENTS, Candidate
 from sltr.models.fitting import fitting_task
 from sltr.models.folds import Fold, Task
 from sltr.models.labels import fit_sigmoids, label_indicators
+from sltr.models.refit_coefs import refit_coefs
 from sltr.models.scoring import fold_scores
 from sltr.models.selection import close_to, one_vote_each
 from sltr.models.sltr_cv import grid_epsilons, grid_pairs

@@ -17,7 +17,7 @@ from sltr.refine import (
     tucker_refits,
     unfoldings,
 )
-from sltr.refine.low_rank import _core_step, _mode_step
+from sltr.refine.sweeps import _core_step, _mode_step
 from sltr.ridge import CGRidge, ridge_system
 from sltr.solvers.components import CPComponents, TuckerComponents
 

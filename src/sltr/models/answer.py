@@ -12,15 +12,8 @@ from sltr.design import combine
 from sltr.estimate import Estimate, absolute_radii, estimate_path
 from sltr.models.candidates import Candidate
 from sltr.models.folds import Task
-from sltr.models.refits import (
-    low_rank_fits,
-    low_rank_seeds,
-    or_pilots,
-    reweighted_fits,
-    sparse_fits,
-    start_estimates,
-    sweeps,
-)
+from sltr.models.refit_coefs import has_start, refit_coefs
+from sltr.models.refits import or_pilots
 from sltr.ridge.centring import subset_shares
 from sltr.validation import Samples
 
@@ -31,7 +24,6 @@ __all__ = [
     "fit_subsets",
     "intercepts",
     "left_out",
-    "refit_coefs",
 ]
 
 
@@ -81,7 +73,7 @@ def fit_subsets(task: Task, subsets: Array, members: Sequence[Member]) -> Subset
     All share one preparation. The pilot is the first member's.
     """
     others = {m.candidate: m.weight for m in members if not _is_plain(m.candidate)}
-    plain = _Plain(task, subsets, members, next(filter(_has_start, others), None))
+    plain = _Plain(task, subsets, members, next(filter(has_start, others), None))
     coef = plain.coef
     refits = refit_coefs(task, subsets, list(others), plain.start)
     for candidate, part in refits.items():
@@ -105,11 +97,6 @@ def _setting(candidate: Candidate) -> Setting:
 
 def _is_plain(candidate: Candidate) -> bool:
     return candidate.refine in (None, "scale")
-
-
-def _has_start(candidate: Candidate) -> bool:
-    """Say whether a refit starts from an estimate, the same for all that do."""
-    return candidate.refine in ("reweight", "tucker", "cp")
 
 
 class _Plain:
@@ -181,70 +168,6 @@ def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
         return coef
     factors = as_array(scale, coef)
     return coef * factors[(slice(None), *([None] * (coef.ndim - 2)))]
-
-
-def refit_coefs(
-    task: Task,
-    subsets: Array,
-    candidates: Sequence[Candidate],
-    estimates: Array | None = None,
-) -> dict[Candidate, Array]:
-    """Return the refitted candidates' coefficients, (S, K, p1, …, pM).
-
-    `estimates` are those that refits start from, if they are known.
-    """
-    sparse = [c for c in candidates if c.refine == "sparse"]
-    found = _sparse_refits(task, subsets, sparse)
-    others = [c for c in candidates if _has_start(c)]
-    if not others:
-        return found
-    # The same for all of them.
-    base = replace(others[0], refine=None, rank=0, ridge=None, steps=0)
-    if estimates is None:
-        pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))
-        estimates = start_estimates(task, pilots[:, 0, ...], base)
-    steps = None
-    if len(task.samples.shape) > 1:
-        steps = reweighted_fits(task, subsets, estimates)
-        found |= {c: steps[c.steps] for c in others if c.refine == "reweight"}
-    low_rank = [c for c in others if c.refine != "reweight"]
-    if not low_rank:
-        return found
-    problem, seeds = sweeps(task, subsets), low_rank_seeds(estimates, steps)
-    for kind in dict.fromkeys(str(c.refine) for c in low_rank):
-        wanted = {c for c in low_rank if c.refine == kind}
-        ranks = [c.rank for c in wanted if isinstance(c.rank, tuple)]
-        for candidate, refit in low_rank_fits(
-            task, problem, base, kind, seeds, dict.fromkeys(ranks)
-        ):
-            if candidate in wanted:
-                coef = array_namespace(estimates).reshape(refit.coef(), estimates.shape)
-                found[candidate] = coef
-                wanted.remove(candidate)
-            if not wanted:
-                break
-    return found
-
-
-def _sparse_refits(
-    task: Task, subsets: Array, candidates: Sequence[Candidate]
-) -> dict[Candidate, Array]:
-    """Return sparse refits, (S, K, p1, …, pM); those of a penalty are one batch."""
-    xp = array_namespace(task.Y)
-    found: dict[Candidate, Array] = {}
-    for epsilon in dict.fromkeys(c.epsilon for c in candidates):
-        mine = {c for c in candidates if c.epsilon == epsilon}
-        radii = sorted({c.lambda_sparse for c in mine})
-        ridges = list(dict.fromkeys(c.ridge for c in mine))
-        penalties = [epsilon] * subsets.shape[0]
-        parts: dict[Candidate, list[Array]] = {}
-        for _, candidate, coef in sparse_fits(task, subsets, penalties, radii, ridges):
-            if candidate in mine:
-                parts.setdefault(candidate, []).append(coef)
-        for candidate, coefs in parts.items():
-            shape = (subsets.shape[0], task.Y.shape[1], *task.samples.shape)
-            found[candidate] = xp.reshape(xp.stack(coefs, axis=0), shape)
-    return found
 
 
 def intercepts(

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from math import prod
 from typing import Any, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold
 
 from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.design import is_lazy, memory_bytes
 from sltr.estimate import Settings
-from sltr.models.answer import Member
 from sltr.models.candidates import (
-    SUPPORT_RIDGES,
     Candidate,
-    check_refinements,
-    equal_ranks,
-    largest_rank,
-    refined,
 )
-from sltr.models.choosing import choose
-from sltr.models.folds import Fold, Task
-from sltr.models.tuning import held_out_predictions
-from sltr.refine import RIDGES, STEPS
+from sltr.models.folds import Task
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.validation import Samples, check_nonnegative
 
 __all__ = [
     "choose_epsilon",
-    "choose_refit",
     "fitting_task",
     "lazy_refinements",
     "own_candidate",
@@ -43,7 +31,6 @@ __all__ = [
 ]
 
 
-INNER_FOLDS = 5
 # Of the memory limit, for each entry of a chunk's answers: 12 doubles in an eighth.
 CHUNK_BYTES = 8 * 12 * 8
 
@@ -143,72 +130,6 @@ def lazy_refinements(X: Any, refine: Any, default: Any) -> Any:
         )
         raise ValueError(msg)
     return refine
-
-
-def choose_refit(task: Task, base: Candidate, refine: Any) -> Member:
-    """Return the refined candidate, with its factors if it is scaled.
-
-    What is not given is chosen by five folds of the task's samples.
-    """
-    if refine is None:
-        return Member(base)
-    if isinstance(refine, tuple | list):
-        return Member(_given_refit(base, refine, task.samples.shape))
-    [kind] = check_refinements(refine)
-    n_samples = task.samples.weight.shape[0]
-    splitter = KFold(min(INNER_FOLDS, n_samples))
-    folds = [
-        Fold.of(task, train, test) for train, test in splitter.split(range(n_samples))
-    ]
-    held = held_out_predictions(
-        task,
-        folds,
-        [base.epsilon],
-        [(base.lambda_sparse, base.lambda_low)],
-        [kind],
-        start=base,
-    )
-    return choose(task, folds, held, scoring=None).members[0]
-
-
-def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candidate:
-    """Return the candidate a tuple asks for, which must be one that is tuned over."""
-    kind, *rest = tuple(refine) or (None,)
-    ranks = None
-    if kind == "tucker" and len(rest) == 2:
-        ranks = rest[0]
-        if isinstance(ranks, int):
-            ranks = equal_ranks(ranks, shape)
-        ranks = tuple(ranks) if isinstance(ranks, Iterable) else None
-        # The spectrum may ask for any ranks; the rest is that of equal ones.
-        rest = [equal_ranks(1, shape), *rest[1:]]
-    if kind in ("reweight", "tucker", "cp", "sparse"):
-        for known in refined(kind, base, shape):
-            if known.settings == tuple(rest):
-                if kind != "tucker":
-                    return known
-                if ranks is not None and _exist(ranks, shape):
-                    return replace(known, rank=ranks)
-    largest = {k: largest_rank(k, shape) for k in ("tucker", "cp")}
-    msg = (
-        f"refine={refine!r} was given; expected ('tucker', ranks, ridge) with a rank "
-        f"up to {largest['tucker']} for each mode, none above the product of the "
-        f"others, ('cp', rank up to {largest['cp']}, ridge), with a ridge of {RIDGES}, "
-        f"('reweight', steps) with one of {STEPS}, or ('sparse', ridge) with one of "
-        f"{SUPPORT_RIDGES}."
-    )
-    raise ValueError(msg)
-
-
-def _exist(ranks: tuple, shape: tuple[int, ...]) -> bool:
-    """Say whether there are tensors of these ranks, in the range that is tuned."""
-    largest = largest_rank("tucker", shape)
-    if len(ranks) != len(shape) or not all(isinstance(r, int) for r in ranks):
-        return False
-    return all(
-        1 <= rank <= min(size, largest) and rank**2 <= prod(ranks)
-        for rank, size in zip(ranks, shape, strict=True)
-    )
 
 
 def unchanged_on_failure(fit: Fit) -> Fit:

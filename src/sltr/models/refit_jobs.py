@@ -19,6 +19,7 @@ from sltr.models.candidates import (
 from sltr.models.folds import Fold, Task, held_out_losses
 from sltr.models.plain import Row
 from sltr.models.refits import low_rank_fits, sparse_fits, sweeps
+from sltr.models.selection import close_to
 from sltr.refine import RIDGES
 from sltr.tensor import flatten
 
@@ -164,8 +165,8 @@ class LowRank:
 
 def _is_better(losses: np.ndarray, others: np.ndarray) -> bool:
     """Say whether some losses are lower by more than a standard error of the mean."""
-    gain = others - losses
-    return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
+    pair = np.stack([losses, others], axis=1)
+    return not close_to(0, pair, np.ones(len(pair)))[1]
 
 
 def _predictions(task: Task, fold: Fold, coefs: Array) -> np.ndarray:

@@ -20,7 +20,6 @@ from sltr.design import inner_groups
 from sltr.models.answer import SubsetFit, all_of, fit_subsets, left_out
 from sltr.models.fitting import (
     choose_epsilon,
-    choose_refit,
     fitting_task,
     lazy_refinements,
     own_candidate,
@@ -36,6 +35,7 @@ from sltr.models.labels import (
 )
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.notebook import diagram_with_coef
+from sltr.models.single_refit import choose_refit
 from sltr.models.streaming import (
     add_chunk,
     fit_moments,

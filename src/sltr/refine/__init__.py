@@ -4,25 +4,19 @@ Where n < P the ridge pilot shrinks the coefficient by about n/P, and so does
 everything made from it. A refit undoes this on the structure that was found:
 
 - `reweight`: the pilot again, in the metric of the coefficient's own modes.
-- `low_rank`: alternating ridge sweeps over the modes, for "tucker" and "cp";
-  `ranks`: which Tucker ranks to try.
+- `low_rank`: refits of rising rank, "tucker" and "cp", by the alternating ridge
+  `sweeps` over the modes; `ranks`: which Tucker ranks to try.
 - `support`: the pilot iterated on its own residual, for truths that are sparse only.
 
 Nothing of size P × P is ever made.
 """
 
-from sltr.refine.low_rank import (
-    RIDGES,
-    Refit,
-    Sweeps,
-    cp_refits,
-    tucker_refits,
-    unfoldings,
-)
+from sltr.refine.low_rank import Refit, cp_refits, tucker_refits
 from sltr.refine.ranks import rank_path
 from sltr.refine.reweight import STEPS, reweighted
 from sltr.refine.subset import Subsets, feature_variance
 from sltr.refine.support import iterate_pilot, refit_on_support
+from sltr.refine.sweeps import RIDGES, Sweeps, unfoldings
 
 __all__ = [
     "RIDGES",

@@ -6,10 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sltr._array import Array, array_namespace, clip, device, eigh, positive_inverse
+from sltr._array import Array, array_namespace, clip, eigh
 from sltr.design import combine, gram
 from sltr.ridge.centring import Centring, subset_shares
-from sltr.ridge.solves import leave_one_out, mean_eigenvalue, penalised_solves
+from sltr.ridge.solves import (
+    combine_groups,
+    leave_one_out,
+    mean_eigenvalue,
+    penalised_inverse,
+    penalised_solves,
+)
 
 __all__ = ["GramRidge", "gram_ridge"]
 
@@ -78,9 +84,7 @@ class GramRidge:
 
         def pilots(responses: Array) -> Array:
             duals = centring.spread(inverses @ centring.gather(responses))
-            rows = xp.matrix_transpose(duals)  # (G, k, n)
-            found = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
-            return xp.reshape(found, (*rows.shape[:2], -1))
+            return combine_groups(duals, self.X)
 
         return pilots
 
@@ -88,8 +92,7 @@ class GramRidge:
         """Return (K + εI)⁻¹ of a subset, zero in the rows and columns left out."""
         _, _, kernel = self._restricted(subset)
         xp = array_namespace(kernel)
-        identity = xp.eye(kernel.shape[0], dtype=kernel.dtype, device=device(kernel))
-        inverse = positive_inverse(kernel + epsilon * identity)
+        inverse = penalised_inverse(kernel, epsilon)
         for _ in range(2):  # rows, then columns
             inverse = _placed(xp.matrix_transpose(inverse)[None, ...], subset)[0, ...]
         return inverse

@@ -10,15 +10,19 @@ from sltr._array import (
     Array,
     array_namespace,
     clip,
-    device,
     eigh,
-    positive_inverse,
     to_numpy,
 )
-from sltr.design import combine, map_rows, reduce_rows, take_rows
+from sltr.design import map_rows, reduce_rows, take_rows
 from sltr.ridge.centring import Centring
 from sltr.ridge.moments import Moments, merge, moments, without
-from sltr.ridge.solves import leave_one_out, mean_eigenvalue, penalised_solves
+from sltr.ridge.solves import (
+    combine_groups,
+    leave_one_out,
+    mean_eigenvalue,
+    penalised_inverse,
+    penalised_solves,
+)
 
 __all__ = ["MomentRidge", "moment_ridge"]
 
@@ -65,19 +69,15 @@ class MomentRidge:
 
         def pilots(responses: Array) -> Array:
             spread = centring.spread(centring.gather(responses))
-            rows = xp.matrix_transpose(spread)  # (G, k, n)
-            cross = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
-            return xp.reshape(cross, (*rows.shape[:2], -1)) @ inverses
+            return combine_groups(spread, self.X) @ inverses
 
         return pilots
 
     def _inverse(self, subset: Array, epsilon: float) -> Array:
         """Return (AᵀA + εI)⁻¹ of a subset, in the samples' own precision."""
         normal, _ = self._of(subset).normal(self.fit_intercept)
-        xp = array_namespace(normal)
-        identity = xp.eye(normal.shape[0], dtype=normal.dtype, device=device(normal))
-        penalised = normal + epsilon * identity
-        return positive_inverse(xp.astype(penalised, self.total.dtype))
+        own = array_namespace(normal).astype(normal, self.total.dtype)
+        return penalised_inverse(own, epsilon)
 
     def _of(self, subset: Array) -> Moments:
         """Return the moments of a subset: the total less what is left out."""
