@@ -9,12 +9,8 @@ from sltr.metrics import error_bound
 from sltr.models.cp import CPClassifier, CPRegressor
 from sltr.models.decomposed_cv import CPRegressorCV, TuckerRegressorCV
 from sltr.models.elementary import ElemRidge, TensorRidge
-from sltr.models.linear_sparse import (
-    TensorElasticNet,
-    TensorElasticNetCV,
-    TensorLasso,
-    TensorLassoCV,
-)
+from sltr.models.linear_sparse import TensorElasticNet, TensorLasso
+from sltr.models.linear_sparse_cv import TensorElasticNetCV, TensorLassoCV
 from sltr.models.path import SLTRPath, sltr_path
 from sltr.models.remurs import RemursClassifier, RemursRegressor
 from sltr.models.remurs_cv import RemursClassifierCV, RemursRegressorCV

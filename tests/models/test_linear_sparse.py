@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet, ElasticNetCV, Lasso, LassoCV
 
-from sltr.models.linear_sparse import (
-    TensorElasticNet,
-    TensorElasticNetCV,
-    TensorLasso,
-    TensorLassoCV,
-)
+from sltr.models.linear_sparse import TensorElasticNet, TensorLasso
+from sltr.models.linear_sparse_cv import TensorElasticNetCV, TensorLassoCV
 
 
 @pytest.fixture

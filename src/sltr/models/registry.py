@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sltr.models.cp import CPClassifier
 from sltr.models.decomposed_cv import ALPHAS_RIDGE, CPRegressorCV, TuckerRegressorCV
 from sltr.models.elementary import ElemRidge, TensorRidge
-from sltr.models.linear_sparse import TensorElasticNetCV, TensorLassoCV
+from sltr.models.linear_sparse_cv import TensorElasticNetCV, TensorLassoCV
 from sltr.models.remurs_cv import RemursClassifierCV, RemursRegressorCV
 from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.models.sturm import SturmRegressorCV
