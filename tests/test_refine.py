@@ -2,23 +2,25 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
-from sltr.prox import soft_threshold
 from sltr.refine import (
     RIDGES,
     Subsets,
     Sweeps,
     cp_refits,
     feature_variance,
-    iterate_pilot,
+    lasso,
     rank_path,
     refit_on_support,
+    sweeps,
     tucker_refits,
     unfoldings,
 )
 from sltr.refine.sweeps import _core_step, _mode_step
-from sltr.ridge import CGRidge, ridge_system
+from sltr.ridge import ridge_system
 from sltr.solvers.components import CPComponents, TuckerComponents
 
 SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
@@ -61,13 +63,11 @@ def refits(
     n, shape = X.shape[0], X.shape[1:]
     flat = X.reshape(n, -1)
 
-    def resolvent(w):
-        positive = np.where(w > 0, w, 1.0)
-        system = ridge_system(flat, y[:, None], positive, fit_intercept=intercept)
-        return system.resolvents((w > 0)[None], [1.0])
+    def pilot(w):
+        A, b = centred_samples(X, y, w, intercept)
+        return A.T @ np.linalg.solve(A @ A.T + np.eye(n), b)
 
-    resolvents = [resolvent(w) for w in weight]
-    start = np.stack([r(y[None, :, None]).reshape(shape) for r in resolvents])
+    start = np.stack([pilot(w).reshape(shape) for w in weight])
 
     problem = Sweeps(
         unfoldings(X),
@@ -296,83 +296,40 @@ def test_sparse_refits_agree_in_other_libraries(rng, name):
     X, y, weight = rng.normal(size=(20, 30)), rng.normal(size=20), np.ones(20)
 
     def run(convert):
-        system = ridge_system(
-            convert(X), convert(y[:, None]), convert(weight), fit_intercept=True
-        )
-        resolvents = system.resolvents(convert((weight > 0)[None]), [2.0])
-        thresholds = convert(np.array([[0.03, 0.05]]))
-        found = iterate_pilot(resolvents, convert(X), convert(y[None]), thresholds)
-        refit = refit_on_support(
-            convert(X),
-            convert(y),
-            convert(weight),
-            found[0, 1, :],
-            0.1,
-            variance=1.0,
-            fit_intercept=True,
-        )
+        item = Subsets(convert(y[None]), convert(weight[None]), True)
+        found = lasso(convert(X), item, convert(np.array([[3.0, 5.0]])))
+        refit = refit_on_support(convert(X), item, found[0, 1, :], 0.1)
         return np.asarray(found), np.asarray(refit)
 
     for one, other in zip(run(np.asarray), run(xp.asarray), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize(("n", "p"), [(12, 20), (20, 12)])
-def test_resolvents_of_all_systems_are_the_ridge_map(rng, n, p, intercept):
-    X, weight = rng.normal(size=(n, p)) + 1.0, rng.uniform(0.5, 2.0, size=n)
-    subset = np.ones(n, bool)
-    subset[[1, 4]] = False
-    responses = rng.normal(size=(n, 3))
-    w = np.where(subset, weight, 0.0)
-    expected = []
-    for k in range(3):
-        A, b = centred_samples(X, responses[:, k], w, intercept)
-        expected.append(np.linalg.solve(A.T @ A + 0.7 * np.eye(p), A.T @ b))
-    unused = np.zeros((n, 1))
-    for method in ("dual", "primal", "cg"):
-        system = ridge_system(X, unused, weight, fit_intercept=intercept, method=method)
-        # Two groups, each with its own subset and penalty.
-        groups = np.stack([np.ones(n, bool), subset])
-        resolvents = system.resolvents(groups, [0.1, 0.7])
-        # Only samples of the subset count.
-        changed = np.where(subset[:, None], responses, 99.0)
-        for own in (responses, changed):
-            found = resolvents(np.stack([responses, own]))[1]
-            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
-    assert isinstance(system, CGRidge)
+class SmallLasso:
+    """A small problem of the Lasso, with everything by its definition."""
 
-
-class Iterated:
-    """A small problem of the iterated pilot, with everything by its definition."""
-
-    def __init__(self, rng, n=15, p=25, epsilon=3.0):
+    def __init__(self, rng, n=15, p=25, intercept=True):
         self.X, self.y = rng.normal(size=(n, p)) + 0.5, rng.normal(size=n)
         self.weight = rng.uniform(0.5, 2.0, size=n)
-        self.A, self.b = centred_samples(self.X, self.y, self.weight)
-        system = ridge_system(self.X, self.y[:, None], self.weight, fit_intercept=True)
-        self.resolvents = system.resolvents((self.weight > 0)[None], [epsilon])
-        self.metric = np.linalg.inv(self.A @ self.A.T + epsilon * np.eye(n))
-        self.largest = np.abs(self.resolvents(self.y[None, :, None])).max()
+        self.weight[:2] = 0.0
+        self.A, self.b = centred_samples(self.X, self.y, self.weight, intercept)
+        self.item = Subsets(self.y[None], self.weight[None], intercept)
+        self.largest = np.abs(self.A.T @ self.b).max()
 
-    def iterated(self, thresholds, **how):
-        groups = (self.y[None], np.asarray(thresholds)[None])
-        return iterate_pilot(self.resolvents, self.X, *groups, **how)[0]
+    def solved(self, thresholds, **how):
+        return lasso(self.X, self.item, np.asarray(thresholds)[None], **how)[0]
 
     def value(self, coef, t):
-        r = self.b - self.A @ coef
-        return 0.5 * r @ self.metric @ r + t * np.abs(coef).sum()
-
-    def descent(self, coef):
-        return self.A.T @ self.metric @ (self.b - self.A @ coef)
+        return 0.5 * np.sum((self.b - self.A @ coef) ** 2) + t * np.abs(coef).sum()
 
 
-def test_the_iterated_pilot_ends_at_an_optimum(rng):
-    problem = Iterated(rng)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_lasso_ends_at_an_optimum(rng, intercept):
+    problem = SmallLasso(rng, intercept=intercept)
     thresholds = problem.largest * np.array([0.5, 0.2, 1.01])
-    found = problem.iterated(thresholds, tol=0.0, max_steps=5000)
+    found = problem.solved(thresholds, tol=0.0, max_steps=5000)
     for coef, t in zip(found, thresholds, strict=True):
-        slope = problem.descent(coef)
+        slope = problem.A.T @ (problem.b - problem.A @ coef)
         assert np.all(np.abs(slope) <= t * (1 + 1e-6))
         np.testing.assert_allclose(
             slope[coef != 0], t * np.sign(coef[coef != 0]), rtol=1e-6
@@ -381,61 +338,47 @@ def test_the_iterated_pilot_ends_at_an_optimum(rng):
     assert np.count_nonzero(found[2]) == 0
 
 
-def test_a_plain_step_lowers_the_objective_of_the_iterated_pilot(rng):
-    problem = Iterated(rng)
-    t = 0.3 * problem.largest
-    coef = np.zeros(25)
-    values = [problem.value(coef, t)]
-    for _ in range(30):
-        residual = (problem.y - problem.X @ coef)[None, :, None]
-        coef = soft_threshold(coef + problem.resolvents(residual)[0, 0], t)
-        values.append(problem.value(coef, t))
-    assert np.all(np.diff(values) <= 1e-12)
-    accelerated = problem.iterated([t], tol=1e-3)[0]
-    assert problem.value(accelerated, t) <= values[-1] + 1e-4 * values[0]
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.8, 0.4, 0.1, 0.03]))
+@settings(max_examples=30, deadline=None)
+def test_the_lasso_is_nearly_optimal_when_it_stops(seed, fraction):
+    problem = SmallLasso(np.random.default_rng(seed))
+    t = fraction * problem.largest
+    exact = problem.solved([t], tol=0.0, max_steps=20_000)[0]
+    stopped = problem.solved([t])[0]
+    null, best = (problem.value(coef, t) for coef in (0.0 * exact, exact))
+    assert problem.value(stopped, t) - best <= 0.02 * null
 
 
-def test_groups_and_thresholds_are_iterated_independently(rng):
-    problem = Iterated(rng)
+def test_items_and_thresholds_are_solved_independently(rng):
+    problem, other = SmallLasso(rng), SmallLasso(rng)
     thresholds = problem.largest * np.array([0.6, 0.3, 0.1])
-    together = problem.iterated(thresholds)
-    other = Iterated(rng)
-    system = ridge_system(
-        problem.X, problem.y[:, None], problem.weight, fit_intercept=True
+    together = problem.solved(thresholds)
+    items = Subsets(
+        np.stack([problem.y, other.y]), np.stack([problem.weight, other.weight]), True
     )
-    twice = iterate_pilot(
-        system.resolvents(np.ones((2, 15), bool), [3.0, 0.2]),
-        problem.X,
-        np.stack([problem.y, other.y]),
-        np.stack([thresholds, 0.1 * thresholds]),
-    )
+    twice = lasso(problem.X, items, np.stack([thresholds, 0.5 * thresholds]))
     np.testing.assert_allclose(twice[0], together, atol=1e-12)
-    for g in range(3):
-        alone = problem.iterated(thresholds[g : g + 1])
-        np.testing.assert_allclose(together[g], alone[0], atol=1e-12)
+    for place in range(3):
+        alone = problem.solved(thresholds[place : place + 1])
+        np.testing.assert_allclose(together[place], alone[0], atol=1e-12)
 
 
-def test_with_a_large_penalty_the_iterated_pilot_is_the_lasso(rng):
-    n, p, epsilon = 40, 8, 1e7
-    X = rng.normal(size=(n, p))
+def test_the_lasso_is_that_of_scikit_learn(rng):
+    n, p = 40, 8
+    X = rng.normal(size=(n, p)) + 3.0
     y = X[:, 0] - 2.0 * X[:, 3] + 0.1 * rng.normal(size=n)
-    # ε·(AAᵀ + εI)⁻¹ → I: the loss times ε is ½‖y − Aw‖², a threshold t is ε·t.
-    lasso = Lasso(alpha=0.1, tol=1e-12, max_iter=100_000).fit(X, y)
-    system = ridge_system(X, y[:, None], np.ones(n), fit_intercept=True)
-    exact = system.resolvents(np.ones((1, n), bool), [epsilon])
-    # A step of length one is 1/ε of the Lasso's own; lengthen it without
-    # changing the fixed point.
-    length = epsilon / np.linalg.norm(X, 2) ** 2 / 1.5
-    found = iterate_pilot(
-        lambda r: length * exact(r),
-        X,
-        y[None],
-        np.array([[length * 0.1 * n / epsilon]]),
-        tol=0.0,
-        max_steps=3000,
-    )[0, 0]
-    np.testing.assert_allclose(found, lasso.coef_, atol=1e-4)
-    np.testing.assert_array_equal(found != 0, lasso.coef_ != 0)
+    expected = Lasso(alpha=0.1, tol=1e-12, max_iter=100_000).fit(X, y).coef_
+    item = Subsets(y[None], np.ones((1, n)), True)
+    thresholds = np.array([[0.1 * n]])
+    found = lasso(X, item, thresholds, tol=0.0, max_steps=3000)[0, 0]
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    np.testing.assert_array_equal(found != 0, expected != 0)
+
+
+def test_the_lasso_of_constant_responses_is_zero(rng):
+    X = rng.normal(size=(10, 6))
+    item = Subsets(np.full((1, 10), 2.0), np.ones((1, 10)), True)
+    assert np.abs(lasso(X, item, np.array([[0.0, 1.0]]))).max() < 1e-14
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -446,11 +389,10 @@ def test_a_refit_on_the_support_is_ridge_on_its_columns(rng, intercept):
     coef = np.zeros(12)
     support = [1, 5, 11]
     coef[support] = [1.0, -1.0, 0.5]
-    found = refit_on_support(
-        X, y, weight, coef, 0.1, variance=1.7, fit_intercept=intercept
-    )
+    item = Subsets(y[None], weight[None], intercept)
+    found = refit_on_support(X, item, coef, 0.17)
     A, b = centred_samples(X[:, support], y, weight, intercept)
-    penalty = 0.1 * 1.7 * weight.sum()
+    penalty = 0.17 * weight.sum()
     expected = np.zeros(12)
     expected[support] = np.linalg.solve(A.T @ A + penalty * np.eye(3), A.T @ b)
     np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -461,9 +403,8 @@ def test_a_support_too_large_or_empty_is_left_alone(rng, n_chosen):
     X, y = rng.normal(size=(11, 12)), rng.normal(size=11)
     coef = np.zeros(12)
     coef[:n_chosen] = 1.0
-    found = refit_on_support(
-        X, y, np.ones(11), coef, 0.1, variance=1.0, fit_intercept=True
-    )
+    item = Subsets(y[None], np.ones((1, 11)), True)
+    found = refit_on_support(X, item, coef, 0.1)
     np.testing.assert_array_equal(found, coef)
 
 
@@ -509,7 +450,11 @@ def test_rank_paths_end_at_the_largest_ranks_that_exist(rng, shape):
 
 
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
-def test_of_several_starts_each_item_keeps_the_best(rng, kind):
+@pytest.mark.parametrize("n_all", [1, 4])
+def test_of_several_starts_each_item_keeps_the_best(rng, monkeypatch, kind, n_all):
+    """Of those that are swept to the end; dropped early, one may be a little worse."""
+    monkeypatch.setattr(sweeps, "ALL_STARTS", n_all)
+    monkeypatch.setattr(sweeps, "MANY_SAMPLES", np.inf)
     X, y, coef = planted(rng, (6, 5, 4), 60, noise=0.5)
     weight = np.ones((2, 60))
     weight[1, :10] = 0.0
@@ -534,7 +479,9 @@ def test_of_several_starts_each_item_keeps_the_best(rng, kind):
 
     alone = [values(first([seed])) for seed in (truth, other)]
     together = first([truth, other])
-    np.testing.assert_allclose(values(together), np.min(alone, axis=0), rtol=1e-9)
+    slack = {1: 0.05, 4: 1e-9}[n_all]
+    np.testing.assert_allclose(values(together), np.min(alone, axis=0), rtol=slack)
+    assert np.max(alone) > 1.05 * np.min(alone)
     swapped = first([other, truth])
     np.testing.assert_allclose(together.coef(), swapped.coef(), atol=1e-9)
 

@@ -69,26 +69,6 @@ def test_subsets_equal_fits_on_their_samples(rng, method, size):
         assert_close(found[s, 0, 1], expected)
 
 
-@every_method
-@every_size
-@with_or_without
-def test_a_resolvent_maps_any_responses_to_pilots(xp, rng, method, size, fit_intercept):
-    X, Y, weight = drawn(rng, size)
-    taken = np.ones(size[0], bool)
-    taken[:2] = False
-    given = (xp.array(v) for v in (X, Y, weight))
-    system = ridge_system(*given, fit_intercept=fit_intercept, method=method)
-    responses = rng.normal(size=(size[0], 3))
-    resolvents = system.resolvents(xp.array(taken[None]), [0.5])
-    found = xp.numpy(resolvents(xp.array(responses[None])))[0]
-    assert found.shape == (3, size[1])
-    for k in range(3):
-        expected = ridge_by_normal_equations(
-            X[taken], responses[taken, k], 0.5, weight[taken], fit_intercept
-        )
-        assert_close(found[k], expected)
-
-
 @every_direct
 @every_size
 def test_many_penalties_share_an_eigendecomposition(rng, method, size):

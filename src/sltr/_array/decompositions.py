@@ -11,7 +11,7 @@ import scipy.linalg
 from array_api_compat import is_torch_array
 
 from sltr import _cuda
-from sltr._array.libraries import Array, array_namespace, clip, device, is_numpy
+from sltr._array.libraries import Array, array_namespace, clip, is_numpy
 
 __all__ = [
     "adjoint",
@@ -20,7 +20,6 @@ __all__ = [
     "eigvalsh",
     "in_c_order",
     "iterate_splitting",
-    "positive_inverse",
     "positive_solver",
     "singular_values",
     "spectral_norm",
@@ -114,22 +113,6 @@ def positive_solver(matrix: Array) -> Callable[[Array], Array]:
     kept = values > floor
     inverse = xp.where(kept, 1.0 / xp.where(kept, values, 1.0), 0.0)[:, None]
     return lambda rhs: vectors @ (inverse * (xp.matrix_transpose(vectors) @ rhs))
-
-
-def positive_inverse(matrix: Array) -> Array:
-    """Invert one symmetric positive definite matrix.
-
-    One that rounding made indefinite is inverted on the directions it does have.
-    """
-    if is_numpy(matrix):  # a third of a general inversion's work
-        factorise, invert = scipy.linalg.get_lapack_funcs(("potrf", "potri"), (matrix,))
-        lower, failed = factorise(matrix, lower=True)
-        if not failed:
-            half = np.tril(invert(lower, lower=True)[0])
-            return half + np.tril(half, -1).T
-    xp = array_namespace(matrix)
-    identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
-    return positive_solver(matrix)(identity)
 
 
 def _cholesky_solver(matrix: Array) -> Callable[[Array], Array]:

@@ -33,7 +33,7 @@ PAPER_EPSILONS = (0.1, 0.2, 0.3)
 REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
 # Ranks are tried until one predicts no better than the last.
 LARGEST_RANK = {"tucker": 4, "cp": 6}
-# Ridges on the support; None leaves the iterated pilot as it is.
+# Ridges on the support; None leaves the Lasso as it is.
 SUPPORT_RIDGES = (None, 0.03)
 
 

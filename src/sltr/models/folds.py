@@ -11,13 +11,10 @@ import numpy as np
 from sltr._array import Array, array_namespace, as_array, to_numpy
 from sltr.design import inner, take_rows
 from sltr.estimate import Settings
-from sltr.ridge import RidgeSystem, ridge_system
+from sltr.ridge import RidgeSystem
 from sltr.validation import Samples
 
 __all__ = ["Fold", "Task", "held_out_losses", "in_single_precision", "with_pilots"]
-
-# Penalties below this many roundings of the mean eigenvalue need double precision.
-ROUNDINGS = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,33 +86,32 @@ def with_pilots(
     return known, pilots
 
 
-def in_single_precision(
-    task: Task, folds: Sequence[Fold], epsilons: Sequence[float]
-) -> tuple[Task, list[Fold]]:
+def in_single_precision(task: Task, folds: Sequence[Fold]) -> tuple[Task, list[Fold]]:
     """Return the task and its folds for refits that are only compared.
 
     Their errors differ by far more than single precision rounds, at twice the speed;
-    the answer itself is fitted in the samples' own. Where a penalty is too small for
-    that, all stays as it is.
+    the answer itself is fitted in the samples' own. The ridge system stays as it is.
     """
     samples = task.samples
     xp = array_namespace(task.Y)
-    rounding = ROUNDINGS * float(xp.finfo(xp.float32).eps)
-    too_small = min(epsilons) < rounding * task.system.mean_eigenvalue()
-    if samples.X.dtype == xp.float32 or too_small:
+    if samples.X.dtype == xp.float32:
         return task, list(folds)
     flat = samples.flat
-    # A large mean would take the digits that the differences need.
-    shift = xp.mean(flat, axis=0) if task.fit_intercept else 0.0 * flat[0, :]
+    # Large means would take the digits that the differences need.
+    shift, y_shift = xp.mean(flat, axis=0), xp.mean(task.Y, axis=0)
+    if not task.fit_intercept:
+        shift, y_shift = 0.0 * shift, 0.0 * y_shift
     single, weight, Y = (
         xp.astype(values, xp.float32)
-        for values in (flat - shift, samples.weight, task.Y)
+        for values in (flat - shift, samples.weight, task.Y - y_shift)
     )
-    system = ridge_system(single, Y, weight, fit_intercept=task.fit_intercept)
     X = xp.reshape(single, samples.X.shape)
     own = [
-        replace(fold, x_mean=xp.astype(fold.x_mean - shift, xp.float32))
+        replace(
+            fold,
+            y_mean=fold.y_mean - to_numpy(y_shift),
+            x_mean=xp.astype(fold.x_mean - shift, xp.float32),
+        )
         for fold in folds
     ]
-    samples = replace(samples, X=X, weight=weight)
-    return replace(task, samples=samples, Y=Y, system=system), own
+    return replace(task, samples=replace(samples, X=X, weight=weight), Y=Y), own

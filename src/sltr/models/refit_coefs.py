@@ -71,19 +71,14 @@ def refit_coefs(
 def _sparse_refits(
     task: Task, subsets: Array, candidates: Sequence[Candidate]
 ) -> dict[Candidate, Array]:
-    """Return sparse refits, (S, K, p1, …, pM); those of a penalty are one batch."""
-    xp = array_namespace(task.Y)
+    """Return sparse refits, (S, K, p1, …, pM); all thresholds are one batch."""
     found: dict[Candidate, Array] = {}
+    shape = (subsets.shape[0], task.Y.shape[1], *task.samples.shape)
     for epsilon in dict.fromkeys(c.epsilon for c in candidates):
         mine = {c for c in candidates if c.epsilon == epsilon}
         radii = sorted({c.lambda_sparse for c in mine})
         ridges = list(dict.fromkeys(c.ridge for c in mine))
-        penalties = [epsilon] * subsets.shape[0]
-        parts: dict[Candidate, list[Array]] = {}
-        for _, candidate, coef in sparse_fits(task, subsets, penalties, radii, ridges):
+        for candidate, coef in sparse_fits(task, subsets, epsilon, radii, ridges):
             if candidate in mine:
-                parts.setdefault(candidate, []).append(coef)
-        for candidate, coefs in parts.items():
-            shape = (subsets.shape[0], task.Y.shape[1], *task.samples.shape)
-            found[candidate] = xp.reshape(xp.stack(coefs, axis=0), shape)
+                found[candidate] = array_namespace(coef).reshape(coef, shape)
     return found

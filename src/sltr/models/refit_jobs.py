@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -28,30 +28,30 @@ __all__ = ["LowRank", "Sparse", "reweighted_rows"]
 # Ranks in a row that may gain nothing before the search ends: a Tucker rank of one
 # mode may need that of another.
 PATIENCE = {"tucker": 2, "cp": 1}
-# Entries of the coefficients, and of the inverses, that a batch of sparse refits holds.
-BATCH_ENTRIES, INVERSE_ENTRIES = 4_000_000, 64_000_000
+# Entries of the coefficients that a batch of sparse refits holds.
+BATCH_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """The pilot iterated on all folds' residuals, for many thresholds at once."""
+    """The Lasso on all folds, for many thresholds at once."""
 
     task: Task
     folds: list[Fold]
-    epsilons: Sequence[float]
+    epsilon: float
     lots: Sequence[Sequence[float]]  # of thresholds, descending; the first is tried
 
     def __call__(self) -> list[Row]:
-        """Return the rows of all folds, in batches that keep to the limits above."""
-        radii = self.lots[0]
-        groups = list(product(range(len(self.folds)), self.epsilons))
-        n_samples, n_features = self.task.samples.flat.shape
-        held = len(radii) * n_features, min(n_samples, n_features) ** 2
-        size = max(1, min(BATCH_ENTRIES // held[0], INVERSE_ENTRIES // held[1]))
+        """Return the rows of all folds, in batches that keep to the limit above."""
+        n_fits = len(self.lots[0]) * self.task.Y.shape[1]
+        held = n_fits * prod(self.task.samples.shape)
+        size = max(1, BATCH_ENTRIES // held)
         rows: list[Row] = []
-        for first in range(0, len(groups), size):
-            rows += self._batch(groups[first : first + size], radii)
-        return rows
+        own: set[Candidate] = set()
+        for first in range(0, len(self.folds), size):
+            part, found = self._batch(range(len(self.folds))[first : first + size])
+            rows, own = rows + part, own | found
+        return [row for row in rows if row[0] in own]
 
     def following(self, rows: Sequence[Row]) -> list[Sparse]:
         """Return the job for the next lot if all rows so far make it worth trying.
@@ -78,28 +78,34 @@ class Sparse:
             return []
         return [replace(self, lots=self.lots[1:])]
 
-    def _batch(
-        self, groups: list[tuple[int, float]], radii: Sequence[float]
-    ) -> list[Row]:
+    def _batch(self, places: Sequence[int]) -> tuple[list[Row], set[Candidate]]:
+        """Return the rows of some folds, and which candidates differ from all others.
+
+        A refit on supports that are all too large is the Lasso itself: a tie.
+        """
         task = self.task
         xp = array_namespace(task.Y)
-        subsets = xp.stack([self.folds[f].subset for f, _ in groups], axis=0)
-        epsilons = [epsilon for _, epsilon in groups]
-        found: list[list[tuple[Candidate, Array]]] = [[] for _ in groups]
-        for g, candidate, coef in sparse_fits(
-            task, subsets, epsilons, radii, SUPPORT_RIDGES
-        ):
-            found[g].append((candidate, coef))
+        subsets = xp.stack([self.folds[place].subset for place in places], axis=0)
+        fits = dict(
+            sparse_fits(task, subsets, self.epsilon, self.lots[0], SUPPORT_RIDGES)
+        )
+        own = {
+            candidate
+            for candidate, coefs in fits.items()
+            if candidate.ridge is None
+            or bool(xp.any(coefs != fits[replace(candidate, ridge=None)]))
+        }
         rows: list[Row] = []
-        for (place, _), fits in zip(groups, found, strict=True):
-            coefs = xp.stack([coef for _, coef in fits], axis=0)  # (C, K, P)
+        for i, place in enumerate(places):
+            # (C, K, P)
+            coefs = xp.stack([found[i, ...] for found in fits.values()], axis=0)
             free = to_numpy(xp.mean(xp.astype(coefs != 0, coefs.dtype), axis=(1, 2)))
             predicted = _predictions(task, self.folds[place], coefs)
-            for (candidate, _), values, n_free in zip(
+            for candidate, values, n_free in zip(
                 fits, predicted, free.tolist(), strict=True
             ):
                 rows.append((candidate, place, values, n_free))
-        return rows
+        return rows, own
 
 
 def reweighted_rows(
@@ -124,7 +130,7 @@ class LowRank:
     """One kind of low-rank refit on all folds at once, rank after rank.
 
     It ends when `PATIENCE` ranks in a row predict no better than the best before them,
-    by more than a standard error.
+    at first the mean of the responses, by more than a standard error.
     """
 
     task: Task
@@ -141,7 +147,9 @@ class LowRank:
         problem = sweeps(task, subsets)
         fits = low_rank_fits(task, problem, self.start, self.kind, self.seeds)
         rows: list[Row] = []
-        best, idle = None, 0
+        n_responses = task.Y.shape[1]
+        nothing = [np.zeros((len(fold.rows), n_responses)) for fold in self.folds]
+        best, idle = held_out_losses(task, self.folds, nothing), 0
         while one_rank := list(islice(fits, len(RIDGES))):
             losses = []
             for candidate, refit in one_rank:
@@ -154,7 +162,7 @@ class LowRank:
                 rows += [(candidate, f, part, n_free) for f, part in enumerate(values)]
                 losses.append(held_out_losses(task, self.folds, values))
             least = min(losses, key=np.sum)
-            if best is None or _is_better(least, best):
+            if _is_better(least, best):
                 best, idle = least, 0
                 continue
             idle += 1

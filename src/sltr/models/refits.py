@@ -14,7 +14,7 @@ from sltr.refine import (
     Sweeps,
     cp_refits,
     feature_variance,
-    iterate_pilot,
+    lasso,
     rank_path,
     refit_on_support,
     reweighted,
@@ -34,8 +34,6 @@ __all__ = [
 
 # The reweighting steps whose coefficients seed low-rank refits.
 SEED_STEPS = (4, 10)
-# A penalty of zero has no resolvent.
-SMALLEST_EPSILON = 1e-12
 
 
 def start_estimates(task: Task, pilots: Array, start: Candidate) -> Array:
@@ -121,50 +119,40 @@ def low_rank_fits(
 def sparse_fits(
     task: Task,
     subsets: Array,
-    epsilons: Sequence[float],
+    epsilon: float,
     radii: Sequence[float],
     ridges: Sequence[float | None],
-) -> Iterator[tuple[int, Candidate, Array]]:
-    """Iterate the pilot of each group, a subset (G, n) with its penalty.
+) -> Iterator[tuple[Candidate, Array]]:
+    """Fit the Lasso on all subsets for all radii; yields coefficients (S, K, P).
 
-    Yields the group, the candidate and its coefficients (K, P), for all radii and
-    ridges on the support.
+    Each also refitted by ridge on its support. A radius is relative to the largest
+    threshold that leaves an entry, or in the coefficients' units, as if features were
+    uncorrelated. `epsilon` names the candidates, no more.
     """
     xp = array_namespace(task.Y)
-    samples, n_groups = task.samples, len(epsilons)
-    resolvents = task.system.resolvents(
-        subsets, [max(epsilon, SMALLEST_EPSILON) for epsilon in epsilons]
-    )
-    weight = xp.where(subsets, samples.weight, 0.0)
-    variance = to_python(feature_variance(samples.flat, weight, task.fit_intercept))
-    fractions = as_array(list(radii), samples.X)[None, :]
-    found = []
-    for k in range(task.Y.shape[1]):
-        y = xp.stack([task.Y[:, k]] * n_groups, axis=0)
-        thresholds = fractions + 0.0 * weight[:, :1]
-        if task.radius == "relative":
-            pilots = resolvents(y[:, :, None])
-            thresholds = fractions * xp.max(xp.abs(pilots), axis=2)
-        found.append(iterate_pilot(resolvents, samples.flat, y, thresholds))
-    for g, epsilon in enumerate(epsilons):
-        for i, radius in enumerate(radii):
-            for ridge in ridges:
-                coefs = [coef[g, i, :] for coef in found]
-                if ridge is not None:
-                    coefs = [
-                        refit_on_support(
-                            samples.flat,
-                            task.Y[:, k],
-                            weight[g, :],
-                            coef,
-                            ridge,
-                            variance=variance[g],
-                            fit_intercept=task.fit_intercept,
-                        )
-                        for k, coef in enumerate(coefs)
-                    ]
-                candidate = Candidate(epsilon, radius, 0.0, "sparse", ridge=ridge)
-                yield g, candidate, xp.stack(coefs, axis=0)
+    samples, n_responses = task.samples, task.Y.shape[1]
+    items = _items(task, subsets)
+    variance = feature_variance(samples.flat, items.weight, task.fit_intercept)
+    if task.radius == "relative":
+        unit = xp.max(xp.abs(items.cross(samples.flat)), axis=1)
+    else:
+        unit = variance * xp.sum(items.weight, axis=1)
+    fractions = as_array(list(radii), samples.X)
+    found = lasso(samples.flat, items, unit[:, None] * fractions)
+    scales = to_python(variance)
+    for i, radius in enumerate(radii):
+        for ridge in ridges:
+            coefs = [found[b, i, :] for b in range(len(scales))]
+            if ridge is not None:
+                coefs = [
+                    refit_on_support(
+                        samples.flat, items.take([b]), coef, ridge * scales[b]
+                    )
+                    for b, coef in enumerate(coefs)
+                ]
+            candidate = Candidate(epsilon, radius, 0.0, "sparse", ridge=ridge)
+            shape = (subsets.shape[0], n_responses, -1)
+            yield candidate, xp.reshape(xp.stack(coefs, axis=0), shape)
 
 
 def _items(task: Task, subsets: Array) -> Subsets:

@@ -27,12 +27,12 @@ __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 
 # Where refits start: fractions that denoise the pilot but keep its terms.
 START_RADII = (0.3, 0.3)
-# Thresholds of the iterated pilot, fractions of its largest entry: it is cheap to
-# iterate many at once, and the best one varies more than the radii do. Lower ones
-# take longer; each lot follows if the lowest of the last is the best.
-THRESHOLDS = ((0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02), (0.008, 0.003, 0.001))
-# Of the penalties the larger ones: closer to the Lasso.
-SPARSE_EPSILONS = 2
+# Thresholds of the Lasso, fractions of the largest that leaves an entry: many are
+# cheap at once, and the best one varies more than the radii do. Lower ones take
+# longer; each lot follows if the lowest of the last is the best.
+THRESHOLDS = ((0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02), (0.008, 0.005, 0.003))
+# Estimates that are only compared may have a gap that many times as large.
+LOOSER = 10.0
 # On a CPU, samples up to this size are estimated for all folds at once.
 SMALL_SAMPLE = 4096
 
@@ -78,6 +78,8 @@ def held_out_predictions(
     progress : callable, optional
         Called with the number of stages done and their total.
     """
+    settings = replace(task.settings, tol=LOOSER * task.settings.tol)
+    task = replace(task, settings=settings)
     if is_lazy(task.samples.X):
         grid = (list(epsilons), list(pairs))
         rows: list[Row] = lazy_rows(
@@ -149,9 +151,8 @@ def _refit_jobs(
     kinds = [kind for kind in refinements if kind not in (None, "scale")]
     if not kinds:
         return [], []
-    used = sorted(epsilons)[-SPARSE_EPSILONS:]
     begin = start or refit_start(epsilons, pairs, task.radius)
-    single, own = in_single_precision(task, folds, [*used, begin.epsilon])
+    single, own = in_single_precision(task, folds)
     sparse: list[Sparse] = []
     jobs: list[Callable[[], list[Row]]] = []
     rows: list[Row] = []
@@ -159,7 +160,7 @@ def _refit_jobs(
         lots: Sequence[Sequence[float]] = THRESHOLDS
         if start is not None or task.radius == "absolute":
             lots = [sorted({sparse for sparse, _ in pairs}, reverse=True)]
-        sparse = [Sparse(single, own, used, lots)]
+        sparse = [Sparse(single, own, begin.epsilon, lots)]
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
     if low_rank or "reweight" in kinds:
         xp = array_namespace(task.Y)

@@ -6,7 +6,7 @@ everything made from it. A refit undoes this on the structure that was found:
 - `reweight`: the pilot again, in the metric of the coefficient's own modes.
 - `low_rank`: refits of rising rank, "tucker" and "cp", by the alternating ridge
   `sweeps` over the modes; `ranks`: which Tucker ranks to try.
-- `support`: the pilot iterated on its own residual, for truths that are sparse only.
+- `support`: the Lasso by a bounded number of steps, for truths that are sparse only.
 
 Nothing of size P × P is ever made.
 """
@@ -15,7 +15,7 @@ from sltr.refine.low_rank import Refit, cp_refits, tucker_refits
 from sltr.refine.ranks import rank_path
 from sltr.refine.reweight import STEPS, reweighted
 from sltr.refine.subset import Subsets, feature_variance
-from sltr.refine.support import iterate_pilot, refit_on_support
+from sltr.refine.support import lasso, refit_on_support
 from sltr.refine.sweeps import RIDGES, Sweeps, unfoldings
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "Sweeps",
     "cp_refits",
     "feature_variance",
-    "iterate_pilot",
+    "lasso",
     "rank_path",
     "refit_on_support",
     "reweighted",

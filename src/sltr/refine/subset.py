@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sltr._array import Array, array_namespace, device
+from sltr._array import Array, array_namespace, as_array, device
 from sltr.design import combine
 
-__all__ = ["Subsets", "feature_variance", "weighted_ridge"]
+__all__ = ["Subsets", "feature_variance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +31,77 @@ class Subsets:
         return self.weight / xp.sum(self.weight, axis=1, keepdims=True)
 
     def centred(self, values: Array) -> Array:
-        """Centre (B, n) or (B, d, n) by each item's weighted mean over the samples."""
+        """Centre (B, n) by each item's weighted mean over the samples."""
         if not self.fit_intercept:
             return values
-        if values.ndim == 2:
-            xp = array_namespace(values)
-            return values - xp.linalg.vecdot(values, self._share, axis=-1)[:, None]
-        return values - values @ self._share[:, :, None]
+        xp = array_namespace(values)
+        return values - xp.linalg.vecdot(values, self._share, axis=-1)[:, None]
+
+    def take(self, items: Sequence[int]) -> Subsets:
+        """Return some items, or the same one several times."""
+        xp = array_namespace(self.weight)
+        index = as_array(items, self.weight, dtype=xp.int64)
+        y, weight = (xp.take(values, index, axis=0) for values in (self.y, self.weight))
+        return replace(self, y=y, weight=weight)
+
+    def of_samples(self, rows: Array) -> Subsets:
+        """Return the items on some of the samples."""
+        xp = array_namespace(self.weight)
+        y, weight = (xp.take(values, rows, axis=1) for values in (self.y, self.weight))
+        return replace(self, y=y, weight=weight)
+
+    def cross(self, X: Array) -> Array:
+        """Return Aᵀy of each item, (B, P), for samples (n, P)."""
+        # Weighted and centred, responses sum to zero: samples need no centring.
+        return combine(self.weight * self.target, X)
+
+    def ridge(self, design: Array, penalty: Array, scale: Array | None = None) -> Array:
+        """Solve the items' ridge problems on designs that need no centring: (B, d).
+
+        Parameters
+        ----------
+        design : array of shape (B, d, n)
+            Samples come last, so that an item's sums over them run along memory.
+        penalty : array of shape (B,)
+        scale : array of shape (B, d), optional
+            Prior standard deviations of the coefficients.
+        """
+        xp = array_namespace(design)
+        n_columns, n_samples = design.shape[1:]
+        # Samples that are all equal have neither variance nor a penalty.
+        shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None]
+        size = min(n_samples, n_columns)
+        shift = shift * xp.eye(size, dtype=design.dtype, device=device(design))
+        if n_columns > n_samples:
+            return self._dual_ridge(design, shift, scale)
+        # Centring changes the normal equations by one rank, so no design is copied.
+        weighted = design * self.weight[:, None, :]
+        normal = weighted @ xp.matrix_transpose(design)
+        rhs = weighted @ self.target[:, :, None]
+        if self.fit_intercept:
+            total = xp.sum(self.weight, axis=1)[:, None, None]
+            mean = design @ self._share[:, :, None]
+            normal = normal - total * (mean @ xp.matrix_transpose(mean))
+        if scale is None:
+            return xp.linalg.solve(normal + shift, rhs)[:, :, 0]
+        column = scale[:, :, None]
+        normal = column * normal * scale[:, None, :]
+        return (column * xp.linalg.solve(normal + shift, column * rhs))[:, :, 0]
+
+    def _dual_ridge(self, design: Array, shift: Array, scale: Array | None) -> Array:
+        xp = array_namespace(design)
+        root = xp.sqrt(self.weight)
+        if self.fit_intercept:
+            design = design - design @ self._share[:, :, None]
+        column = 1.0 if scale is None else scale[:, :, None]
+        scaled = root[:, None, :] * design * column
+        kernel = xp.matrix_transpose(scaled) @ scaled
+        dual = xp.linalg.solve(kernel + shift, (root * self.target)[:, :, None])
+        return (column * (scaled @ dual))[:, :, 0]
+
+    def fitted(self, design: Array, coef: Array) -> Array:
+        """Return centred fitted values (B, n) of coefficients (B, d)."""
+        return self.centred((coef[:, None, :] @ design)[:, 0, :])
 
 
 def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
@@ -54,31 +119,3 @@ def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
         means = combine(weight / total[:, None], X)
         squares = squares - xp.linalg.vecdot(means, means, axis=-1)
     return squares / X.shape[1]
-
-
-def weighted_ridge(design: Array, y: Array, weight: Array, penalty: Array) -> Array:
-    """Solve a batch of ridge problems, (B, d), on the shorter side of each.
-
-    Parameters
-    ----------
-    design : array of shape (B, d, n)
-        Samples come last, so that an item's sums over them run along memory.
-    y, weight : arrays of shape (B, n)
-    penalty : array of shape (B,)
-    """
-    xp = array_namespace(design)
-    n_columns, n_samples = design.shape[1:]
-    size = min(n_samples, n_columns)
-    identity = xp.eye(size, dtype=design.dtype, device=device(design))
-    # Samples that are all equal have neither variance nor a penalty.
-    shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None] * identity
-    if n_columns <= n_samples:
-        weighted = design * weight[:, None, :]
-        normal = weighted @ xp.matrix_transpose(design)
-        rhs = weighted @ y[:, :, None]
-        return xp.linalg.solve(normal + shift, rhs)[:, :, 0]
-    root = xp.sqrt(weight)
-    scaled = root[:, None, :] * design
-    kernel = xp.matrix_transpose(scaled) @ scaled
-    dual = xp.linalg.solve(kernel + shift, (root * y)[:, :, None])
-    return (scaled @ dual)[:, :, 0]

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
-from sltr._array import Array, array_namespace, device
-from sltr.refine.subset import Subsets, weighted_ridge
+from sltr._array import Array, array_namespace, as_array, device
+from sltr.refine.subset import Subsets
 from sltr.solvers.components import CPComponents, TuckerComponents
 from sltr.tensor import flatten
 
 __all__ = ["RIDGES", "Structure", "Sweeps", "unfoldings"]
 
-# Ridges of the sweeps, relative to the features' mean energy: from a strong one,
-# whose objective has few minima, down to nearly none, each starting from the last.
+# Ridges of the sweeps, relative to the features' mean energy: a strong one, whose
+# objective has few minima, and down to nearly none, all starting from its answer.
 RIDGES = (0.3, 0.1, 0.03)
-FIRST_SWEEPS, NEXT_SWEEPS = 4, 3
+FIRST_SWEEPS, NEXT_SWEEPS = 4, 4
+# All starts are swept that often, and then the better half of them, and so on; once
+# where samples are this many times as many as entries to fit: minima are few then.
+ALL_STARTS, MANY_SAMPLES = 3, 5
 
 Structure = TuckerComponents | CPComponents
+Fit = tuple[Array, Array]  # designs (B, d, n) and their coefficients (B, d)
 Some = TypeVar("Some", TuckerComponents, CPComponents)
 
 
@@ -57,6 +62,12 @@ class Sweeps:
     variance: Array  # (B,), `feature_variance` of the subsets
     ridges: Sequence[float] = RIDGES  # descending
 
+    @cached_property
+    def least_weight(self) -> float:
+        """The least total weight of an item: its number of samples."""
+        xp = array_namespace(self.variance)
+        return float(xp.min(xp.sum(self.subsets.weight, axis=1)))
+
     def descent(self, fitted: Array) -> Array:
         """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
         xp = array_namespace(fitted)
@@ -70,56 +81,83 @@ class Sweeps:
     ) -> Iterator[tuple[float, Some, Array]]:
         """Yield each ridge, the structures swept under it, and their fitted values.
 
-        Every item begins from all starts; under the first ridge the one of the least
-        objective is kept.
+        Every item begins from all starts; under the first ridge those of the least
+        objective are kept, at last one.
         """
-        wide = self if len(starts) == 1 else self._repeated(len(starts))
-        structure, fitted = wide._swept(_joined(starts), self.ridges[0], FIRST_SWEEPS)
-        if len(starts) > 1:
-            best = wide._best_of(structure, fitted, len(starts))
-            structure = structure.take(best)
-            fitted = array_namespace(fitted).take(fitted, best, axis=0)
-        yield self.ridges[0], structure, fitted
-        for ridge in self.ridges[1:]:
-            structure, fitted = self._swept(structure, ridge, NEXT_SWEEPS)
-            yield ridge, structure, fitted
-
-    def _penalty(self, ridge: float) -> Array:
         xp = array_namespace(self.variance)
-        return ridge * self.variance * xp.sum(self.subsets.weight, axis=1)
+        problem, n_left = self._repeated(len(starts)), len(starts)
+        n_entries = sum(block.shape[1] * block.shape[2] for block in starts[0].factors)
+        many = self.least_weight >= MANY_SAMPLES * n_entries
+        n_all = 1 if many else ALL_STARTS
+        structure, fitted = _joined(starts), 0.0 * problem.subsets.y
+        for sweep in range(1, FIRST_SWEEPS + 1):
+            structure, fitted = problem._swept(structure, self.ridges[:1], 1)
+            if n_left > 1 and sweep >= n_all:
+                half = (n_left + 1) // 2
+                kept = problem._best_of(structure, fitted, n_left, half)
+                structure, fitted = structure.take(kept), xp.take(fitted, kept, axis=0)
+                problem, n_left = self._repeated(half), half
+        yield self.ridges[0], structure, fitted
+        lower = self.ridges[1:]
+        if not lower:
+            return
+        problem, n_items = self._repeated(len(lower)), fitted.shape[0]
+        structure = _joined([structure] * len(lower))
+        structure, fitted = problem._swept(structure, lower, NEXT_SWEEPS)
+        for place, ridge in enumerate(lower):
+            first = place * n_items
+            items = xp.arange(
+                first, first + n_items, dtype=xp.int64, device=device(fitted)
+            )
+            yield ridge, structure.take(items), xp.take(fitted, items, axis=0)
+
+    def _penalty(self, ridges: Sequence[float]) -> Array:
+        """Return the penalties of a batch that is a run of items for each ridge."""
+        xp = array_namespace(self.variance)
+        penalty = self.variance * xp.sum(self.subsets.weight, axis=1)
+        each = [
+            ridge for ridge in ridges for _ in range(penalty.shape[0] // len(ridges))
+        ]
+        return as_array(each, penalty) * penalty
 
     def _swept(
-        self, structure: Some, ridge: float, n_sweeps: int
+        self, structure: Some, ridges: Sequence[float], n_sweeps: int
     ) -> tuple[Some, Array]:
-        penalty = self._penalty(ridge)
+        """Return structures after some sweeps, and their fitted values."""
+        penalty = self._penalty(ridges)
         for _ in range(n_sweeps):
             for mode in range(len(self.matrices)):
-                structure, fitted = _mode_step(self, structure, mode, penalty)
+                structure, fit = _mode_step(self, structure, mode, penalty)
             if isinstance(structure, TuckerComponents):
-                structure, fitted = _core_step(self, structure, penalty)
-        return structure, fitted
+                structure, fit = _core_step(self, structure, penalty)
+        return structure, self.subsets.fitted(*fit)
 
     def _repeated(self, times: int) -> Sweeps:
         """Return the same problems for a batch that is `times` as long."""
+        if times == 1:
+            return self
         xp = array_namespace(self.variance)
-        y, weight, variance = (
-            xp.concat([values] * times, axis=0)
-            for values in (self.subsets.y, self.subsets.weight, self.variance)
-        )
-        subsets = replace(self.subsets, y=y, weight=weight)
-        return replace(self, subsets=subsets, variance=variance)
+        items = list(range(self.variance.shape[0])) * times
+        variance = xp.concat([self.variance] * times, axis=0)
+        return replace(self, subsets=self.subsets.take(items), variance=variance)
 
-    def _best_of(self, structure: Structure, fitted: Array, n_starts: int) -> Array:
-        """Return the place of each item's start of the least objective, (B,)."""
+    def _best_of(
+        self, structure: Structure, fitted: Array, n_starts: int, n_kept: int
+    ) -> Array:
+        """Return the places of each item's starts of the least objective.
+
+        Starts come one after another, all items of the first first; so do those kept.
+        """
         xp = array_namespace(fitted)
         coef = flatten(structure.coef())
         residual = self.subsets.target - fitted
         loss = xp.linalg.vecdot(self.subsets.weight * residual, residual)
-        size = self._penalty(self.ridges[0]) * xp.linalg.vecdot(coef, coef)
+        size = self._penalty(self.ridges[:1]) * xp.linalg.vecdot(coef, coef)
         objective = xp.reshape(loss + size, (n_starts, -1))
         n_items = objective.shape[1]
         items = xp.arange(n_items, dtype=xp.int64, device=device(fitted))
-        return items + n_items * xp.astype(xp.argmin(objective, axis=0), xp.int64)
+        order = xp.astype(xp.argsort(objective, axis=0), xp.int64)[:n_kept, :]
+        return xp.reshape(items + n_items * order, (-1,))
 
 
 def _joined(parts: Sequence[Some]) -> Some:
@@ -128,25 +166,28 @@ def _joined(parts: Sequence[Some]) -> Some:
 
 def _mode_step(
     data: Sweeps, structure: Some, mode: int, penalty: Array
-) -> tuple[Some, Array]:
-    """Solve for one mode's block given all others; return it and fitted values."""
+) -> tuple[Some, Fit]:
+    """Solve for one mode's block given all others; return the structure and the fit."""
     xp = array_namespace(data.subsets.y)
-    scale = xp.sqrt(xp.matrix_transpose(structure.scales[mode]))  # (B, r, p)
-    n_items, rank, size = scale.shape
+    scales = structure.scales
     design = _projected(data, structure.loadings(mode), mode)
-    design = _flat_centred(data, design)  # (B, r · p, n)
-    flat = xp.reshape(scale, (n_items, rank * size))
-    rows = _fit_block(data, design * flat[:, :, None], penalty) * flat
+    n_items, rank, size, n_samples = design.shape
+    design = xp.reshape(design, (n_items, rank * size, n_samples))
+    scale = None
+    if scales is not None:
+        scale = xp.sqrt(xp.matrix_transpose(scales[mode]))
+        scale = xp.reshape(scale, (n_items, rank * size))
+    rows = data.subsets.ridge(design, penalty, scale)
     rows = xp.reshape(rows, (n_items, rank, size))
     block = structure.pruned(xp.matrix_transpose(rows))
-    rows = xp.reshape(xp.matrix_transpose(block), (n_items, 1, rank * size))
-    return structure.replaced(mode, block), (rows @ design)[:, 0, :]
+    rows = xp.reshape(xp.matrix_transpose(block), (n_items, rank * size))
+    return structure.replaced(mode, block), (design, rows)
 
 
 def _core_step(
     data: Sweeps, structure: TuckerComponents, penalty: Array
-) -> tuple[TuckerComponents, Array]:
-    """Solve for the core given all factors; return it and fitted values."""
+) -> tuple[TuckerComponents, Fit]:
+    """Solve for the core given all factors; return the structure and the fit."""
     xp = array_namespace(data.subsets.y)
     last = len(structure.factors) - 1
     loadings = xp.ones_like(structure.core[(slice(None), *([0] * (last + 1)))])
@@ -157,10 +198,12 @@ def _core_step(
         loadings = xp.reshape(loadings, (n_items, a * b, c * d))
     design = _projected(data, loadings, last)
     factor = xp.matrix_transpose(structure.factors[last])[:, None, :, :]
-    design = _flat_centred(data, factor @ design)  # (B, r_1 ⋯ r_M, n)
-    core = _fit_block(data, design, penalty)
-    fitted = (core[:, None, :] @ design)[:, 0, :]
-    return replace(structure, core=xp.reshape(core, structure.core.shape)), fitted
+    design = factor @ design
+    # (B, r_1 ⋯ r_M, n)
+    design = xp.reshape(design, (design.shape[0], -1, design.shape[3]))
+    core = data.subsets.ridge(design, penalty)
+    new = replace(structure, core=xp.reshape(core, structure.core.shape))
+    return new, (design, core)
 
 
 def _projected(data: Sweeps, loadings: Array, mode: int) -> Array:
@@ -170,15 +213,3 @@ def _projected(data: Sweeps, loadings: Array, mode: int) -> Array:
     rows = xp.reshape(xp.matrix_transpose(loadings), (n_items * rank, rest))
     product = rows @ data.matrices[mode]
     return xp.reshape(product, (n_items, rank, -1, data.subsets.y.shape[1]))
-
-
-def _flat_centred(data: Sweeps, design: Array) -> Array:
-    xp = array_namespace(design)
-    n_items, *_, n_samples = design.shape
-    return data.subsets.centred(xp.reshape(design, (n_items, -1, n_samples)))
-
-
-def _fit_block(data: Sweeps, design: Array, penalty: Array) -> Array:
-    """Solve the ridge problems of centred designs (B, d, n): blocks (B, d)."""
-    subsets = data.subsets
-    return weighted_ridge(design, subsets.target, subsets.weight, penalty)

@@ -13,7 +13,6 @@ root weights and removes the weighted mean, A = Cᵀ(X − shift) for any shift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from sltr._array import Array
@@ -55,14 +54,6 @@ class RidgeSystem(Protocol):
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and the subsets' weighted mean samples, (S, P)."""
-
-    def resolvents(
-        self, subsets: Array, epsilons: Sequence[float]
-    ) -> Callable[[Array], Array]:
-        """Return the map from responses (G, n, k) to pilots (G, k, P).
-
-        Group g has its own subset `subsets[g]` and penalty `epsilons[g]`, positive.
-        """
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""

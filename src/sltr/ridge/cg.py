@@ -18,8 +18,8 @@ and 5.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -125,23 +125,6 @@ class CGRidge:
             return residual + centring.gather(rows @ turned)
 
         return precondition
-
-    def resolvents(
-        self, subsets: Array, epsilons: Sequence[float]
-    ) -> Callable[[Array], Array]:
-        """Return the map from responses (G, n, k) to pilots (G, k, P): a solve each."""
-        xp = array_namespace(self.Y)
-        penalties = as_array(list(epsilons), self.Y)
-
-        def pilots(responses: Array) -> Array:
-            found = []
-            for g in range(responses.shape[0]):
-                system = replace(self, Y=responses[g, ...])
-                one = system.coefs(subsets[g : g + 1, :], penalties[g : g + 1])
-                found.append(one[0, 0, ...])
-            return xp.stack(found, axis=0)
-
-        return pilots
 
     def loo(self, epsilons: Array) -> Array:
         """Refuse: leave-one-out needs a factorisation."""

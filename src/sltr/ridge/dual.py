@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,10 +9,8 @@ from sltr._array import Array, array_namespace, clip, eigh
 from sltr.design import combine, gram
 from sltr.ridge.centring import Centring, subset_shares
 from sltr.ridge.solves import (
-    combine_groups,
     leave_one_out,
     mean_eigenvalue,
-    penalised_inverse,
     penalised_solves,
 )
 
@@ -68,34 +65,6 @@ class GramRidge:
         centring = Centring(xp.take(self.weight, rows, axis=0), self.fit_intercept)
         kernel = xp.take(xp.take(self.gram, rows, axis=0), rows, axis=1)
         return rows, centring, centring.both(kernel)
-
-    def resolvents(
-        self, subsets: Array, epsilons: Sequence[float]
-    ) -> Callable[[Array], Array]:
-        """Return the map from responses (G, n, k) to pilots (G, k, P).
-
-        Inverses are made once: a call is one product with them and one with X.
-        """
-        xp = array_namespace(self.gram)
-        inverses = xp.stack(
-            [self._inverse(subsets[g, :], e) for g, e in enumerate(epsilons)], axis=0
-        )
-        centring = Centring(xp.where(subsets, self.weight, 0.0), self.fit_intercept)
-
-        def pilots(responses: Array) -> Array:
-            duals = centring.spread(inverses @ centring.gather(responses))
-            return combine_groups(duals, self.X)
-
-        return pilots
-
-    def _inverse(self, subset: Array, epsilon: float) -> Array:
-        """Return (K + εI)⁻¹ of a subset, zero in the rows and columns left out."""
-        _, _, kernel = self._restricted(subset)
-        xp = array_namespace(kernel)
-        inverse = penalised_inverse(kernel, epsilon)
-        for _ in range(2):  # rows, then columns
-            inverse = _placed(xp.matrix_transpose(inverse)[None, ...], subset)[0, ...]
-        return inverse
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,13 +13,10 @@ from sltr._array import (
     to_numpy,
 )
 from sltr.design import map_rows, reduce_rows, take_rows
-from sltr.ridge.centring import Centring
 from sltr.ridge.moments import Moments, merge, moments, without
 from sltr.ridge.solves import (
-    combine_groups,
     leave_one_out,
     mean_eigenvalue,
-    penalised_inverse,
     penalised_solves,
 )
 
@@ -53,31 +49,6 @@ class MomentRidge:
             means.append(own.x_mean)
         pilots, dtype = xp.matrix_transpose(xp.stack(found, axis=0)), self.total.dtype
         return xp.astype(pilots, dtype), xp.astype(xp.stack(means, axis=0), dtype)
-
-    def resolvents(
-        self, subsets: Array, epsilons: Sequence[float]
-    ) -> Callable[[Array], Array]:
-        """Return the map from responses (G, n, k) to pilots (G, k, P).
-
-        Inverses are made once: a call is one product with X and one with them.
-        """
-        xp = array_namespace(self.weight)
-        inverses = xp.stack(
-            [self._inverse(subsets[g, :], e) for g, e in enumerate(epsilons)], axis=0
-        )
-        centring = Centring(xp.where(subsets, self.weight, 0.0), self.fit_intercept)
-
-        def pilots(responses: Array) -> Array:
-            spread = centring.spread(centring.gather(responses))
-            return combine_groups(spread, self.X) @ inverses
-
-        return pilots
-
-    def _inverse(self, subset: Array, epsilon: float) -> Array:
-        """Return (AᵀA + εI)⁻¹ of a subset, in the samples' own precision."""
-        normal, _ = self._of(subset).normal(self.fit_intercept)
-        own = array_namespace(normal).astype(normal, self.total.dtype)
-        return penalised_inverse(own, epsilon)
 
     def _of(self, subset: Array) -> Moments:
         """Return the moments of a subset: the total less what is left out."""

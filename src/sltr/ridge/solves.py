@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sltr._array import (
     Array,
     array_namespace,
     clip,
     device,
     eigh,
-    positive_inverse,
     positive_solver,
 )
-from sltr.design import combine
 
 __all__ = [
     "CHOLESKY_PER_EIGH",
-    "combine_groups",
     "leave_one_out",
     "mean_eigenvalue",
-    "penalised_inverse",
     "penalised_solves",
 ]
 
@@ -73,21 +67,3 @@ def mean_eigenvalue(trace: Array, weight: Array, n_features: int) -> float:
     """Return trace(AAᵀ) over the smaller of the total weight and P."""
     xp = array_namespace(weight)
     return float(trace) / min(float(xp.sum(weight)), float(n_features))
-
-
-def penalised_inverse(matrix: Array, epsilon: float) -> Array:
-    """Return (matrix + εI)⁻¹, for a map that is applied many times."""
-    xp = array_namespace(matrix)
-    identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
-    return positive_inverse(matrix + epsilon * identity)
-
-
-def combine_groups(coefficients: Array, X: Any) -> Array:
-    """Return C·X for groups of columns (G, n, k) of coefficients: (G, k, P).
-
-    All groups take one product with the samples.
-    """
-    xp = array_namespace(coefficients)
-    rows = xp.matrix_transpose(coefficients)
-    found = combine(xp.reshape(rows, (-1, rows.shape[2])), X)
-    return xp.reshape(found, (*rows.shape[:2], -1))

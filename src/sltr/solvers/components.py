@@ -55,10 +55,9 @@ class TuckerComponents:
         return TuckerComponents(_taken(self.factors, items), core)
 
     @property
-    def scales(self) -> list[Array]:
+    def scales(self) -> None:
         """Prior variances of the blocks' entries: all equal."""
-        xp = array_namespace(self.core)
-        return [xp.ones_like(factor) for factor in self.factors]
+        return None
 
     def pruned(self, block: Array) -> Array:
         """Return a block as it is: rotations would undo any zeros."""
