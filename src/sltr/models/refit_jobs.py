@@ -13,6 +13,7 @@ from sltr._array import Array, array_namespace, to_numpy
 from sltr.models.candidates import (
     SUPPORT_RIDGES,
     Candidate,
+    largest_rank,
     n_parameters,
     refined,
 )
@@ -61,13 +62,7 @@ class Sparse:
         """
         if len(self.lots) == 1:
             return []
-        values: dict[Candidate, list] = {}
-        for candidate, f, own, _ in rows:
-            values.setdefault(candidate, [None] * len(self.folds))[f] = own
-        losses = {
-            candidate: held_out_losses(self.task, self.folds, parts)
-            for candidate, parts in values.items()
-        }
+        losses = row_losses(self.task, self.folds, rows)
         mine = [c for c in losses if c.refine == "sparse"]
         bare = [c for c in mine if c.ridge is None]
         best, own_best, smallest = (
@@ -125,12 +120,26 @@ def reweighted_rows(
     return rows
 
 
+def row_losses(
+    task: Task, folds: Sequence[Fold], rows: Sequence[Row]
+) -> dict[Candidate, np.ndarray]:
+    """Return each candidate's squared errors of held-out samples, fold after fold."""
+    values: dict[Candidate, list] = {}
+    for candidate, f, own, _ in rows:
+        values.setdefault(candidate, [None] * len(folds))[f] = own
+    return {
+        candidate: held_out_losses(task, folds, parts)
+        for candidate, parts in values.items()
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class LowRank:
     """One kind of low-rank refit on all folds at once, rank after rank.
 
     It ends when `PATIENCE` ranks in a row predict no better than the best before them,
-    at first the mean of the responses, by more than a standard error.
+    at first the mean of the responses, by more than a standard error; and when the
+    ranks left, each with the gain of the last, would not do as well as a rival does.
     """
 
     task: Task
@@ -138,6 +147,7 @@ class LowRank:
     kind: str
     start: Candidate
     seeds: list[Array]  # (F, K, p1, …, pM) each
+    rivals: Sequence[Row]  # of other kinds
 
     def __call__(self) -> list[Row]:
         """Return the rows of all ranks that were tried."""
@@ -150,6 +160,8 @@ class LowRank:
         n_responses = task.Y.shape[1]
         nothing = [np.zeros((len(fold.rows), n_responses)) for fold in self.folds]
         best, idle = held_out_losses(task, self.folds, nothing), 0
+        others = row_losses(task, self.folds, self.rivals).values()
+        rival = min(others, key=np.sum, default=best)
         while one_rank := list(islice(fits, len(RIDGES))):
             losses = []
             for candidate, refit in one_rank:
@@ -162,13 +174,33 @@ class LowRank:
                 rows += [(candidate, f, part, n_free) for f, part in enumerate(values)]
                 losses.append(held_out_losses(task, self.folds, values))
             least = min(losses, key=np.sum)
-            if _is_better(least, best):
-                best, idle = least, 0
+            if not _is_better(least, best):
+                idle += 1
+                if idle == PATIENCE[self.kind]:
+                    break
                 continue
-            idle += 1
-            if idle == PATIENCE[self.kind]:
+            left = _ranks_left(candidate.rank, largest_rank(self.kind, shape), shape)
+            within_reach = np.sum(least - rival) <= left * np.sum(best - least)
+            if not within_reach and _is_better(rival, least):
                 break
+            best, idle = least, 0
         return rows
+
+
+def _ranks_left(
+    rank: int | tuple[int, ...], largest: int, shape: tuple[int, ...]
+) -> int:
+    """Return how many times a rank may still be raised, in one mode if it has several.
+
+    Examples
+    --------
+    >>> _ranks_left(2, 6, (16, 16, 8)), _ranks_left((2, 1, 1), 4, (16, 16, 2))
+    (4, 6)
+    """
+    if isinstance(rank, int):
+        return largest - rank
+    most = (min(size, largest) for size in shape)
+    return sum(end - own for end, own in zip(most, rank, strict=True))
 
 
 def _is_better(losses: np.ndarray, others: np.ndarray) -> bool:

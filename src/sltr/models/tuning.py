@@ -90,22 +90,34 @@ def held_out_predictions(
     jobs: list[Callable[[], list[Row]]] = []
     if None in refinements or "scale" in refinements:
         jobs += _plain_jobs(task, folds, epsilons, pairs, pilots, measure)
-    refits, rows = _refit_jobs(task, folds, epsilons, pairs, pilots, refinements, start)
-    jobs += refits
-    n_jobs = n_jobs if is_numpy(task.samples.X) else None
-    report = progress or (lambda done, total: None)
-    # A sparse job, which is the last, may be followed by others.
-    more = len(THRESHOLDS) - 1 if "sparse" in refinements else 0
-    total, done = len(jobs) + more, 0
-    while jobs[done:]:
-        for part in _run(jobs[done:], n_jobs):
-            rows += part
-            done += 1
-            report(done, total)
-        last = jobs[done - 1]
-        jobs += last.following(rows) if isinstance(last, Sparse) else []
-    if done < total:
-        report(total, total)
+    begin = start or refit_start(epsilons, pairs, task.radius)
+    single, own = task, list(folds)
+    if set(refinements) - {None, "scale"}:
+        single, own = in_single_precision(task, folds)
+    last: list[Sparse] = []
+    if "sparse" in refinements:
+        lots: Sequence[Sequence[float]] = THRESHOLDS
+        if start is not None or task.radius == "absolute":
+            lots = [sorted({sparse for sparse, _ in pairs}, reverse=True)]
+        last = [Sparse(single, own, begin.epsilon, lots)]
+    kinds = [kind for kind in ("tucker", "cp") if kind in refinements]
+    stages = _Stages(
+        n_jobs if is_numpy(task.samples.X) else None,
+        len(jobs) + len(kinds) + (len(last[0].lots) if last else 0),
+        progress,
+    )
+    rows = stages.run([*jobs, *last])
+    if kinds or "reweight" in refinements:
+        estimates = start_estimates(
+            task, pilots[:, list(epsilons).index(begin.epsilon), ...], begin
+        )
+        found, seeds = _seeds(single, own, estimates, begin, "reweight" in refinements)
+        rows += found
+        low_rank = [LowRank(single, own, kind, begin, seeds, rows) for kind in kinds]
+        rows += stages.run(low_rank)
+    while last := [job for one in last for job in one.following(rows)]:
+        rows += stages.run(last)
+    stages.finish()
     if not rows:
         msg = (
             f"refine={tuple(refinements)} was given for samples of shape "
@@ -135,46 +147,18 @@ def _plain_jobs(
         yield Plain(task, part, some, list(epsilons), estimates)
 
 
-def _refit_jobs(
-    task: Task,
-    folds: list[Fold],
-    epsilons: Sequence[float],
-    pairs: Sequence[tuple[float, float]],
-    pilots: Array,
-    refinements: Sequence[str | None],
-    start: Candidate | None,
-) -> tuple[list[Callable[[], list[Row]]], list[Row]]:
-    """Return jobs for refits, and the rows that were found on the way to them.
-
-    A sparse one is the last: whether it goes on depends on all others.
-    """
-    kinds = [kind for kind in refinements if kind not in (None, "scale")]
-    if not kinds:
-        return [], []
-    begin = start or refit_start(epsilons, pairs, task.radius)
-    single, own = in_single_precision(task, folds)
-    sparse: list[Sparse] = []
-    jobs: list[Callable[[], list[Row]]] = []
-    rows: list[Row] = []
-    if "sparse" in kinds:
-        lots: Sequence[Sequence[float]] = THRESHOLDS
-        if start is not None or task.radius == "absolute":
-            lots = [sorted({sparse for sparse, _ in pairs}, reverse=True)]
-        sparse = [Sparse(single, own, begin.epsilon, lots)]
-    low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
-    if low_rank or "reweight" in kinds:
-        xp = array_namespace(task.Y)
-        own_pilots = pilots[:, list(epsilons).index(begin.epsilon), ...]
-        estimates = xp.astype(start_estimates(task, own_pilots, begin), single.Y.dtype)
-        steps = None
-        if len(task.samples.shape) > 1:
-            subsets = xp.stack([fold.subset for fold in own], axis=0)
-            steps = reweighted_fits(single, subsets, estimates)
-            if "reweight" in kinds:
-                rows = reweighted_rows(single, own, begin, steps)
-        seeds = low_rank_seeds(estimates, steps)
-        jobs += [LowRank(single, own, kind, begin, seeds) for kind in low_rank]
-    return [*jobs, *sparse], rows
+def _seeds(
+    task: Task, folds: list[Fold], estimates: Array, begin: Candidate, wanted: bool
+) -> tuple[list[Row], list[Array]]:
+    """Return what low-rank refits start from, and rows of reweighted ones if wanted."""
+    xp = array_namespace(task.Y)
+    estimates = xp.astype(estimates, task.Y.dtype)
+    if len(task.samples.shape) == 1:
+        return [], low_rank_seeds(estimates, None)
+    subsets = xp.stack([fold.subset for fold in folds], axis=0)
+    steps = reweighted_fits(task, subsets, estimates)
+    rows = reweighted_rows(task, folds, begin, steps) if wanted else []
+    return rows, low_rank_seeds(estimates, steps)
 
 
 def refit_start(
@@ -189,10 +173,32 @@ def refit_start(
     return Candidate(middle, *radii)
 
 
-def _run(jobs: list, n_jobs: int | None) -> Iterator:
-    return Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(job)() for job in jobs
-    )
+class _Stages:
+    """Jobs that run one lot after another, those of a lot side by side."""
+
+    def __init__(
+        self,
+        n_jobs: int | None,
+        total: int,
+        progress: Callable[[int, int], None] | None,
+    ):
+        self.n_jobs, self.total, self.done = n_jobs, total, 0
+        self.report = progress or (lambda done, total: None)
+
+    def run(self, jobs: Sequence[Callable[[], list[Row]]]) -> list[Row]:
+        """Return the rows of all jobs."""
+        rows: list[Row] = []
+        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
+        for part in parallel(delayed(job)() for job in jobs):
+            rows += part
+            self.done += 1
+            self.report(self.done, self.total)
+        return rows
+
+    def finish(self) -> None:
+        """Report those that were not needed."""
+        if self.done < self.total:
+            self.report(self.total, self.total)
 
 
 def _collected(
