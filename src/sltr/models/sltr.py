@@ -77,10 +77,11 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     refine : None, "scale", "reweight", "tucker", "cp", "sparse" or tuple
         What undoes the pilot's shrinkage: nothing, as in the paper; a factor fitted
         to out-of-fold predictions; the pilot again in the metric of its own modes
-        ("reweight"); a low-rank refit ("tucker", "cp") or a refit on the support
-        ("sparse"). Steps, rank and ridge are chosen by five folds of the training
-        data, or set by a tuple as `SLTRRegressorCV` reports them: ("reweight",
-        steps), ("tucker", ranks, ridge), ("cp", rank, ridge) or ("sparse", ridge).
+        ("reweight"); a low-rank refit ("tucker", "cp"); or the Lasso ("sparse"),
+        `lambda_sparse` being the fraction of its largest threshold. Steps, rank and
+        ridge are chosen by five folds of the training data, or set by a tuple as
+        `SLTRRegressorCV` reports them: ("reweight", steps), ("tucker", ranks, ridge),
+        ("cp", rank, ridge) or ("sparse", ridge).
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.

@@ -82,7 +82,8 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     radius, coupling, weights, solver, fit_intercept, feature_shape, max_iter
         As for `SLTRRegressor`.
     tol : float
-        Bound on the relative duality gap; 1e-3 suffices to choose by.
+        Bound on the answer's relative duality gap; ten times as much suffices to
+        choose by.
     n_jobs : int, optional
         Processes over folds and kinds of refits; joblib's backends apply.
     memory_limit : str or int, optional
@@ -99,8 +100,8 @@ n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, gap and iterations are the worst of the estimates involved.
     epsilon_, lambda_sparse_, lambda_low_ : float
-        Of a low-rank refit: those its start was made with; of "sparse": its penalty,
-        its threshold and 0.
+        Of a low-rank refit: those its start was made with; of "sparse": the same
+        penalty, which it does not need, its threshold and 0.
         All of the best candidate, as are the next.
     refine_ : str or None
     refine_settings_ : tuple

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,13 +47,6 @@ class StreamedRidge:
         pilots, mean = xp.matrix_transpose(found), self.moments.x_mean
         dtype = self.moments.dtype
         return xp.astype(pilots, dtype)[None, ...], xp.astype(mean, dtype)[None, :]
-
-    def resolvents(
-        self, subsets: Array, epsilons: Sequence[float]
-    ) -> Callable[[Array], Array]:
-        """Refuse: other responses need the samples."""
-        msg = "A refit was asked for; the samples behind these moments are gone."
-        raise ValueError(msg)
 
     def loo(self, epsilons: Array) -> Array:
         """Return generalised cross-validation's error for each penalty, (E,)."""

@@ -1,16 +1,4 @@
-"""Low-rank structures for a coefficient tensor: CP and Tucker.
-
-A structure turns a GLM in a tensor into a cycle of GLMs in blocks: the tensor is
-linear in each block when the others are held. All structures offer the same methods:
-
-- ``designs(X, blocks)`` yields ``(index, design)`` for one sweep;
-- ``balance(blocks)`` is the same tensor at no higher a ridge penalty;
-- ``spectral_start``, ``random_start``, ``enlarge`` and ``tensor`` make blocks and undo
-  them; ``smaller(k)`` is the same structure with ranks of at most k.
-
-The samples are read twice in a sweep: once contracted with the factors of the last
-modes, which serves all the first modes, and once the other way round.
-"""
+"""Sums of outer products."""
 
 from __future__ import annotations
 
@@ -19,24 +7,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from sltr._array import Array, array_namespace, as_array, device, eigh
-from sltr.tensor import cp_to_tensor, flatten, mode_product, unfold
+from sltr._array import Array, array_namespace, as_array
+from sltr.solvers.decompositions.blocks import Blocks, Shape, halves, leading_vectors
+from sltr.tensor import cp_to_tensor, mode_product, unfold
 
-__all__ = ["CP", "Blocks", "Tucker"]
-
-Blocks = list[Array]
-Shape = tuple[int, ...]
-
-
-def _halves(shape: Shape) -> tuple[range, range]:
-    """Split the modes in two runs whose sizes have the smallest sum."""
-    order = len(shape)
-    cut = min(
-        range(1, order),
-        key=lambda h: prod(shape[:h]) + prod(shape[h:]),
-        default=1,
-    )
-    return range(cut), range(cut, order)
+__all__ = ["CP"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +38,7 @@ class CP:
         sweep is seen by the second.
         """
         xp = array_namespace(X)
-        first, last = _halves(self.shape)
+        first, last = halves(self.shape)
         n_samples = X.shape[0]
         n_first, n_last = (prod(self.shape[m] for m in half) for half in (first, last))
         weights = _khatri_rao([blocks[m] for m in last], blocks[0])
@@ -165,115 +140,6 @@ class CP:
         return [size * self.rank for size in self.shape]
 
 
-@dataclass(frozen=True)
-class Tucker:
-    """B = G ×₁ B_1 … ×_M B_M; the blocks are the factors (p_m, r_m), then the core."""
-
-    shape: Shape
-    ranks: Shape
-
-    @property
-    def largest_rank(self) -> int:
-        """The largest of the modes' ranks."""
-        return max(self.ranks)
-
-    def designs(self, X: Array, blocks: Blocks) -> Iterator[tuple[int, Array]]:
-        """Yield the design of every factor, shape (n, p_m·r_m), then of the core.
-
-        Blocks are read when their turn comes: an update between two designs of a
-        sweep is seen by the second.
-        """
-        first, last = _halves(self.shape)
-        part = X
-        for mode in reversed(last):
-            part = _project(part, blocks, mode)
-        yield from self._half_designs(part, blocks, first)
-        part = X
-        for mode in first:
-            part = _project(part, blocks, mode)
-        yield from self._half_designs(part, blocks, last)
-        for mode in reversed(last):
-            part = _project(part, blocks, mode)
-        yield len(self.shape), flatten(part)
-
-    def _half_designs(self, part, blocks, modes):
-        xp = array_namespace(part)
-        for mode in modes:
-            projected = part
-            for other in modes:
-                if other != mode:
-                    projected = _project(projected, blocks, other)
-            core = unfold(blocks[-1][None, ...], mode)[0, ...]
-            yield mode, flatten(unfold(projected, mode) @ xp.matrix_transpose(core))
-
-    def balance(self, blocks: Blocks) -> Blocks:
-        """Share sizes between each factor and the core.
-
-        With B_m = Q·R and R·G_(m) = U·S·Vᵀ, the pair Q·U·√S and √S·Vᵀ has the least
-        ‖B_m‖² + ‖G‖² among those with the same product.
-        """
-        xp = array_namespace(*blocks)
-        factors, core = list(blocks[:-1]), blocks[-1]
-        for mode, factor in enumerate(factors):
-            if factor.shape[0] < factor.shape[1]:
-                continue
-            basis, triangle = xp.linalg.qr(factor)
-            U, s, _ = xp.linalg.svd(
-                triangle @ unfold(core[None, ...], mode)[0, ...], full_matrices=False
-            )
-            if float(s[-1]) <= 1e-12 * float(s[0]) or s.shape[0] < factor.shape[1]:
-                continue
-            root = xp.sqrt(s)
-            change = (xp.matrix_transpose(U) / root[:, None]) @ triangle
-            factors[mode] = (basis @ U) * root
-            core = mode_product(core[None, ...], change, mode)[0, ...]
-        return [*factors, core]
-
-    def tensor(self, blocks: Blocks) -> Array:
-        """Return the coefficient, shape (p1, …, pM)."""
-        tensor = blocks[-1][None, ...]
-        for mode, factor in enumerate(blocks[:-1]):
-            tensor = mode_product(tensor, factor, mode)
-        return tensor[0, ...]
-
-    def random_start(self, rng: Any, like: Array) -> Blocks:
-        """Return normal factors and a normal core."""
-        factors = [
-            as_array(rng.standard_normal((size, rank)) / size**0.5, like)
-            for size, rank in zip(self.shape, self.ranks, strict=True)
-        ]
-        return [*factors, as_array(rng.standard_normal(self.ranks), like)]
-
-    def spectral_start(self, pilot: Array) -> Blocks:
-        """Return the truncated higher-order SVD of the pilot tensor."""
-        batch = pilot[None, ...]
-        factors = [
-            _leading_vectors(unfold(batch, mode)[0, ...], rank)
-            for mode, rank in enumerate(self.ranks)
-        ]
-        for mode in range(len(factors)):
-            batch = _project(batch, factors, mode)
-        return [*factors, batch[0, ...]]
-
-    def smaller(self, rank: int) -> Tucker:
-        """Return the structure with ranks of at most `rank`."""
-        return Tucker(self.shape, tuple(min(rank, r) for r in self.ranks))
-
-    def enlarge(self, blocks: Blocks, coef: Array, slope: Array) -> Blocks:
-        """Truncate a gradient step from the tensor of smaller blocks."""
-        return self.spectral_start(coef + slope)
-
-    def n_parameters(self) -> int:
-        """Return the free parameters: those of the blocks less their invariances."""
-        factors = sum(r * (p - r) for p, r in zip(self.shape, self.ranks, strict=True))
-        return factors + prod(self.ranks)
-
-    def block_sizes(self) -> list[int]:
-        """Return the number of unknowns of each block."""
-        factors = [p * r for p, r in zip(self.shape, self.ranks, strict=True)]
-        return [*factors, prod(self.ranks)]
-
-
 def _khatri_rao(factors: Blocks, like: Array) -> Array:
     """Return the column-wise Kronecker product, shape (∏p_m, R); ones for none."""
     xp = array_namespace(like)
@@ -284,33 +150,12 @@ def _khatri_rao(factors: Blocks, like: Array) -> Array:
     return product
 
 
-def _project(tensor: Array, blocks: Blocks, mode: int) -> Array:
-    xp = array_namespace(tensor)
-    return mode_product(tensor, xp.matrix_transpose(blocks[mode]), mode)
-
-
-def _leading_vectors(matrix: Array, n_vectors: int) -> Array:
-    """Return orthonormal leading left singular vectors, shape (rows, n_vectors)."""
-    xp = array_namespace(matrix)
-    rows, columns = matrix.shape
-    if rows <= columns:
-        return xp.flip(eigh(matrix @ xp.matrix_transpose(matrix))[1], axis=1)[
-            :, :n_vectors
-        ]
-    vectors = xp.flip(eigh(xp.matrix_transpose(matrix) @ matrix)[1], axis=1)
-    leading = matrix @ vectors[:, :n_vectors]
-    # More vectors than columns: unit vectors fill up; QR makes all orthonormal.
-    filling = xp.eye(rows, n_vectors, dtype=matrix.dtype, device=device(matrix))
-    basis = xp.linalg.qr(xp.concat([leading, filling], axis=1))[0]
-    return basis[:, :n_vectors]
-
-
 def _rank_one(tensor: Array, *, n_steps: int = 10) -> list[Array]:
     """Return unit vectors whose outer product is near the best rank-one term."""
     xp = array_namespace(tensor)
     order = tensor.ndim
     vectors = [
-        _leading_vectors(unfold(tensor[None, ...], mode)[0, ...], 1)[:, 0]
+        leading_vectors(unfold(tensor[None, ...], mode)[0, ...], 1)[:, 0]
         for mode in range(order)
     ]
     for _ in range(n_steps if order > 2 else 1):
