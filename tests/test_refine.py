@@ -1,4 +1,4 @@
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -13,12 +13,13 @@ from sltr.refine import (
     cp_refits,
     feature_variance,
     lasso,
-    rank_path,
     refit_on_support,
     sweeps,
     tucker_refits,
+    tucker_refits_of_rank,
     unfoldings,
 )
+from sltr.refine.ranks import next_rank
 from sltr.refine.sweeps import _core_step, _mode_step
 from sltr.ridge import ridge_system
 from sltr.solvers.components import CPComponents, TuckerComponents
@@ -78,7 +79,8 @@ def refits(
     largest = min(rank, second_size(shape))
     if kind == "tucker":
         equal = [tuple(min(r, size) for size in shape) for r in range(1, largest + 1)]
-        return list(tucker_refits(problem, [start], equal))
+        parts = (tucker_refits_of_rank(problem, [start], ranks) for ranks in equal)
+        return list(chain.from_iterable(parts))
     return list(cp_refits(problem, [start], largest))
 
 
@@ -280,7 +282,7 @@ def test_other_libraries_agree_with_numpy(rng, name, kind):
         )
         start = convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2))
         if kind == "tucker":
-            found = tucker_refits(problem, [start, -start], rank_path(start, 2))
+            found = tucker_refits(problem, [start, -start], 2)
         else:
             found = cp_refits(problem, [start], 2)
         return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in found]
@@ -416,37 +418,79 @@ def test_feature_variance_is_the_mean_weighted_variance(rng, intercept):
         assert found == pytest.approx((A**2).sum() / w.sum() / 5)
 
 
-def test_tucker_ranks_follow_the_spectrum(rng):
-    core = np.zeros((2, 3, 2))
-    core[0, 0, 0], core[1, 1, 1], core[0, 2, 1] = 4.0, 3.0, 2.0
-    seeds = core[None]
-    for mode, size in enumerate((6, 5, 4)):
-        factor = np.linalg.qr(rng.normal(size=(size, core.shape[mode])))[0]
-        seeds = np.moveaxis(
-            np.tensordot(factor, seeds, axes=(1, mode + 1)), 0, mode + 1
-        )
-    path = list(rank_path(seeds, 4))
+def of_tucker_rank(rng, ranks, shape):
+    """Return a coefficient whose singular values in each mode are all alike."""
+    coef = np.linalg.qr(rng.normal(size=(np.prod(ranks), np.prod(ranks))))[0]
+    coef = coef[0].reshape(ranks)
+    for mode, size in enumerate(shape):
+        factor = np.linalg.qr(rng.normal(size=(size, ranks[mode])))[0]
+        coef = np.moveaxis(np.tensordot(factor, coef, axes=(1, mode)), 0, mode)
+    return coef
+
+
+def visited(X, y, seed, largest):
+    n = len(X)
+    problem = Sweeps(
+        unfoldings(X),
+        Subsets(y[None], np.ones((1, n)), True),
+        feature_variance(X.reshape(n, -1), np.ones((1, n)), True),
+    )
+    refits = tucker_refits(problem, [seed[None]], largest)
+    return list(dict.fromkeys(refit.rank for refit in refits))
+
+
+@pytest.mark.parametrize("ranks", [(2, 3, 2), (3, 2, 2), (2, 2, 3)])
+def test_tucker_ranks_rise_where_the_loss_falls(rng, ranks):
+    shape = (8, 7, 6)
+    coef = of_tucker_rank(rng, ranks, shape)
+    X = rng.normal(size=(250, *shape))
+    y = X.reshape(250, -1) @ coef.ravel()
+    y += 0.1 * y.std() * rng.normal(size=250)
+    # The seed knows of the first direction in each mode only.
+    seed = TuckerComponents.truncated(coef[None], (1, 1, 1)).coef()[0]
+    path = visited(X, y, seed + 0.01 * rng.normal(size=shape), 4)
     assert path[0] == (1, 1, 1)
-    assert (2, 3, 2) in path
+    assert ranks in path
     for before, after in pairwise(path):
         assert all(a <= b for a, b in zip(before, after, strict=True))
-    for ranks in path:
-        assert all(rank**2 <= np.prod(ranks) for rank in ranks)
-    restored = TuckerComponents.truncated(seeds, (2, 3, 2)).coef()
-    np.testing.assert_allclose(restored, seeds, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rank_paths_end_at_the_largest_ranks_that_exist(rng, shape):
-    path = list(rank_path(rng.normal(size=(2, *shape)), 3))
+def test_tucker_ranks_rise_to_the_largest_that_exist(rng, shape):
+    X, y, coef = planted(rng, shape, 30, rank=2, noise=0.3)
+    path = visited(X, y, coef, 3)
     assert path[0] == (1,) * len(shape)
     assert len(set(path)) == len(path)
-    ends = path[-1]
+    for ranks in path:
+        assert all(rank**2 <= np.prod(ranks) for rank in ranks)
     for mode, size in enumerate(shape):
-        raised = [r + (k == mode) for k, r in enumerate(ends)]
+        raised = [r + (k == mode) for k, r in enumerate(path[-1])]
         possible = raised[mode] <= min(size, 3)
         exists = all(rank**2 <= np.prod(raised) for rank in raised)
         assert not (possible and exists)
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=50, deadline=None)
+def test_every_next_rank_exists_and_the_last_cannot_rise(most, seed):
+    draws = np.random.default_rng(seed)
+    rank = (1,) * len(most)
+    size = len(most)
+
+    def after(rank):
+        slopes, spectra = draws.uniform(size=size), draws.uniform(size=(size, 5))
+        return next_rank(rank, most, slopes, spectra)
+
+    while (following := after(rank)) is not None:
+        assert sum(following) > sum(rank)
+        assert all(a <= b <= c for a, b, c in zip(rank, following, most, strict=True))
+        assert all(r**2 <= np.prod(following) for r in following)
+        rank = following
+    alone = [r + 1 for r, end in zip(rank, most, strict=True) if r < end]
+    assert all(r * (r - 1) > np.prod(rank) for r in alone)
 
 
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
@@ -469,7 +513,7 @@ def test_of_several_starts_each_item_keeps_the_best(rng, monkeypatch, kind, n_al
     def first(seeds):
         if kind == "cp":
             return next(iter(cp_refits(problem, seeds, 1)))
-        return next(iter(tucker_refits(problem, seeds, [(1, 1, 1)])))
+        return next(iter(tucker_refits(problem, seeds, 1)))
 
     def values(refit):
         penalty = RIDGES[0] * problem.variance * weight.sum(axis=1)

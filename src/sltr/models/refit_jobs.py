@@ -137,9 +137,10 @@ def row_losses(
 class LowRank:
     """One kind of low-rank refit on all folds at once, rank after rank.
 
-    It ends when `PATIENCE` ranks in a row predict no better than the best before them,
-    at first the mean of the responses, by more than a standard error; and when the
-    ranks left, each with the gain of the last, would not do as well as a rival does.
+    It ends when `PATIENCE` ranks in a row predict no better than the best before them
+    by more than a standard error, the first ones if they are worse than the mean of
+    the responses; and when the ranks left, each with the gain of the last, would not
+    do as well as a rival does.
     """
 
     task: Task
@@ -157,9 +158,9 @@ class LowRank:
         problem = sweeps(task, subsets)
         fits = low_rank_fits(task, problem, self.start, self.kind, self.seeds)
         rows: list[Row] = []
-        n_responses = task.Y.shape[1]
-        nothing = [np.zeros((len(fold.rows), n_responses)) for fold in self.folds]
-        best, idle = held_out_losses(task, self.folds, nothing), 0
+        shapes = [(len(fold.rows), task.Y.shape[1]) for fold in self.folds]
+        null = held_out_losses(task, self.folds, [np.zeros(size) for size in shapes])
+        best, idle = null, 0
         others = row_losses(task, self.folds, self.rivals).values()
         rival = min(others, key=np.sum, default=best)
         while one_rank := list(islice(fits, len(RIDGES))):
@@ -174,7 +175,8 @@ class LowRank:
                 rows += [(candidate, f, part, n_free) for f, part in enumerate(values)]
                 losses.append(held_out_losses(task, self.folds, values))
             least = min(losses, key=np.sum)
-            if not _is_better(least, best):
+            fair = best is null and not _is_better(null, least)
+            if not fair and not _is_better(least, best):
                 idle += 1
                 if idle == PATIENCE[self.kind]:
                     break

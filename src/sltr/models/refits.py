@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.estimate import absolute_radii, estimate_path
@@ -15,10 +16,10 @@ from sltr.refine import (
     cp_refits,
     feature_variance,
     lasso,
-    rank_path,
     refit_on_support,
     reweighted,
     tucker_refits,
+    tucker_refits_of_rank,
     unfoldings,
 )
 
@@ -100,17 +101,19 @@ def low_rank_fits(
 ) -> Iterator[tuple[Candidate, Refit]]:
     """Refit a problem's subsets, rank after rank; yields each setting and its refit.
 
-    Ranks of "tucker" follow the spectrum of the last seed unless they are given.
+    Ranks of "tucker" are found on the way unless they are given.
     """
     xp = array_namespace(task.Y)
     shape = task.samples.shape
     flat = [xp.reshape(seed, (-1, *shape)) for seed in seeds]
     largest = largest_rank(kind, shape)
-    if kind == "tucker":
-        path = rank_path(flat[-1], largest) if ranks is None else ranks
-        refits = tucker_refits(problem, flat, path)
-    else:
+    if kind == "cp":
         refits = cp_refits(problem, flat, largest)
+    elif ranks is None:
+        refits = tucker_refits(problem, flat, largest)
+    else:
+        parts = (tucker_refits_of_rank(problem, flat, rank) for rank in ranks)
+        refits = chain.from_iterable(parts)
     base = (start.epsilon, start.lambda_sparse, start.lambda_low)
     for refit in refits:
         yield Candidate(*base, kind, refit.rank, refit.ridge), refit

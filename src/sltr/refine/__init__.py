@@ -11,8 +11,12 @@ everything made from it. A refit undoes this on the structure that was found:
 Nothing of size P × P is ever made.
 """
 
-from sltr.refine.low_rank import Refit, cp_refits, tucker_refits
-from sltr.refine.ranks import rank_path
+from sltr.refine.low_rank import (
+    Refit,
+    cp_refits,
+    tucker_refits,
+    tucker_refits_of_rank,
+)
 from sltr.refine.reweight import STEPS, reweighted
 from sltr.refine.subset import Subsets, feature_variance
 from sltr.refine.support import lasso, refit_on_support
@@ -27,9 +31,9 @@ __all__ = [
     "cp_refits",
     "feature_variance",
     "lasso",
-    "rank_path",
     "refit_on_support",
     "reweighted",
     "tucker_refits",
+    "tucker_refits_of_rank",
     "unfoldings",
 ]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sltr._array import Array, array_namespace
+from sltr.refine.ranks import next_rank, slopes, spectra
 from sltr.refine.sweeps import Structure, Sweeps
 from sltr.solvers.components import CPComponents, TuckerComponents
 from sltr.tensor import flatten
 
-__all__ = ["Refit", "cp_refits", "tucker_refits"]
+__all__ = ["Refit", "cp_refits", "tucker_refits", "tucker_refits_of_rank"]
 
 # The ridge (its place among the sweeps') whose answer the next rank grows from.
 GROW_FROM = 1
@@ -71,16 +72,41 @@ def cp_refits(
 
 
 def tucker_refits(
-    problem: Sweeps, seeds: Sequence[Array], ranks: Iterable[tuple[int, ...]]
+    problem: Sweeps, seeds: Sequence[Array], largest_rank: int
 ) -> Iterator[Refit]:
-    """Refit a batch by Tucker tensors of each of some ranks, from truncated seeds.
+    """Refit a batch by Tucker tensors, from truncated seeds, rank after rank.
 
-    Yields refits for each rank and, within it, each ridge.
+    From all one upwards: a rank rises in the mode in which the loss falls most.
+
+    Yields
+    ------
+    Refit
+        For each rank and, within it, each ridge.
     """
-    for rank in ranks:
-        starts = [TuckerComponents.truncated(seed, rank) for seed in seeds]
-        for ridge, structure, fitted in problem.along_ridges(starts):
+    shape = tuple(seeds[0].shape[1:])
+    most = [min(size, largest_rank) for size in shape]
+    known = spectra(seeds[-1])
+    rank: tuple[int, ...] | None = (1,) * len(shape)
+    while rank is not None:
+        found = problem.along_ridges(_truncated(seeds, rank))
+        for level, (ridge, structure, fitted) in enumerate(found):
+            if level == min(GROW_FROM, len(problem.ridges) - 1):
+                stem, gradient = structure, problem.descent(fitted)
             yield Refit(rank, ridge, fitted, structure)
+        gradient = array_namespace(gradient).reshape(gradient, seeds[0].shape)
+        rank = next_rank(rank, most, slopes(stem, gradient), known)
+
+
+def tucker_refits_of_rank(
+    problem: Sweeps, seeds: Sequence[Array], rank: tuple[int, ...]
+) -> Iterator[Refit]:
+    """Refit a batch by Tucker tensors of one rank; yields refits for each ridge."""
+    for ridge, structure, fitted in problem.along_ridges(_truncated(seeds, rank)):
+        yield Refit(rank, ridge, fitted, structure)
+
+
+def _truncated(seeds: Sequence[Array], rank: tuple[int, ...]) -> list[TuckerComponents]:
+    return [TuckerComponents.truncated(seed, rank) for seed in seeds]
 
 
 def _continued(chain: CPComponents, seed: Array, other: Array) -> CPComponents:
