@@ -104,7 +104,7 @@ def largest_rank(kind: str, shape: tuple[int, ...]) -> int:
 def refined(kind: str, base: Candidate, shape: tuple[int, ...]) -> list[Candidate]:
     """Return the refits of one kind that start from a setting.
 
-    Those of "tucker" are of equal ranks; a tuning takes ranks from the spectrum.
+    Those of "tucker" are of equal ranks; a tuning finds others.
     """
     common = replace(base, refine=kind)
     if kind == "scale":

@@ -14,7 +14,17 @@ from sltr.estimate import Settings
 from sltr.ridge import RidgeSystem
 from sltr.validation import Samples
 
-__all__ = ["Fold", "Task", "held_out_losses", "in_single_precision", "with_pilots"]
+__all__ = [
+    "Fold",
+    "Task",
+    "about_means",
+    "held_out_losses",
+    "in_single_precision",
+    "with_pilots",
+]
+
+# A mean of equal numbers may be this many roundings away from them.
+ROUNDINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,26 +96,37 @@ def with_pilots(
     return known, pilots
 
 
+def about_means(task: Task) -> tuple[Task, Array, Array]:
+    """Return the task about the means of its samples and responses, and these.
+
+    What refits see: large means would take the digits that differences need. What
+    rounding leaves of a constant feature is no variation.
+    """
+    samples = task.samples
+    xp = array_namespace(task.Y)
+    flat = samples.flat
+    shift, y_shift = xp.mean(flat, axis=0), xp.mean(task.Y, axis=0)
+    if not task.fit_intercept:
+        return task, 0.0 * shift, 0.0 * y_shift
+    rest = flat - shift
+    rounding = ROUNDINGS * float(xp.finfo(flat.dtype).eps) * xp.abs(shift)
+    rest = xp.where(xp.abs(rest) > rounding, rest, 0.0)
+    samples = replace(samples, X=xp.reshape(rest, samples.X.shape))
+    return replace(task, samples=samples, Y=task.Y - y_shift), shift, y_shift
+
+
 def in_single_precision(task: Task, folds: Sequence[Fold]) -> tuple[Task, list[Fold]]:
-    """Return the task and its folds for refits that are only compared.
+    """Return the task, about its means, and its folds for refits that are compared.
 
     Their errors differ by far more than single precision rounds, at twice the speed;
     the answer itself is fitted in the samples' own. The ridge system stays as it is.
     """
-    samples = task.samples
     xp = array_namespace(task.Y)
-    if samples.X.dtype == xp.float32:
-        return task, list(folds)
-    flat = samples.flat
-    # Large means would take the digits that the differences need.
-    shift, y_shift = xp.mean(flat, axis=0), xp.mean(task.Y, axis=0)
-    if not task.fit_intercept:
-        shift, y_shift = 0.0 * shift, 0.0 * y_shift
-    single, weight, Y = (
+    task, shift, y_shift = about_means(task)
+    X, weight, Y = (
         xp.astype(values, xp.float32)
-        for values in (flat - shift, samples.weight, task.Y - y_shift)
+        for values in (task.samples.X, task.samples.weight, task.Y)
     )
-    X = xp.reshape(single, samples.X.shape)
     own = [
         replace(
             fold,
@@ -114,4 +135,5 @@ def in_single_precision(task: Task, folds: Sequence[Fold]) -> tuple[Task, list[F
         )
         for fold in folds
     ]
-    return replace(task, samples=replace(samples, X=X, weight=weight), Y=Y), own
+    samples = replace(task.samples, X=X, weight=weight)
+    return replace(task, samples=samples, Y=Y), own

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sltr._array import Array, array_namespace, as_array
 from sltr.models.candidates import Candidate
-from sltr.models.folds import Task
+from sltr.models.folds import Task, about_means
 from sltr.models.refits import (
     low_rank_fits,
     low_rank_seeds,
@@ -35,6 +35,9 @@ def refit_coefs(
 
     `estimates` are those that refits start from, if they are known.
     """
+    if not candidates:
+        return {}
+    task, _, _ = about_means(task)
     sparse = [c for c in candidates if c.refine == "sparse"]
     found = _sparse_refits(task, subsets, sparse)
     others = [c for c in candidates if has_start(c)]
@@ -72,13 +75,16 @@ def _sparse_refits(
     task: Task, subsets: Array, candidates: Sequence[Candidate]
 ) -> dict[Candidate, Array]:
     """Return sparse refits, (S, K, p1, …, pM); all thresholds are one batch."""
-    found: dict[Candidate, Array] = {}
+    if not candidates:
+        return {}
+    radii = sorted({c.lambda_sparse for c in candidates})
+    ridges = list(dict.fromkeys(c.ridge for c in candidates))
     shape = (subsets.shape[0], task.Y.shape[1], *task.samples.shape)
-    for epsilon in dict.fromkeys(c.epsilon for c in candidates):
-        mine = {c for c in candidates if c.epsilon == epsilon}
-        radii = sorted({c.lambda_sparse for c in mine})
-        ridges = list(dict.fromkeys(c.ridge for c in mine))
-        for candidate, coef in sparse_fits(task, subsets, epsilon, radii, ridges):
-            if candidate in mine:
-                found[candidate] = array_namespace(coef).reshape(coef, shape)
-    return found
+    # They all have the same penalty, which the Lasso does not need.
+    return {
+        candidate: array_namespace(coef).reshape(coef, shape)
+        for candidate, coef in sparse_fits(
+            task, subsets, candidates[0].epsilon, radii, ridges
+        )
+        if candidate in candidates
+    }

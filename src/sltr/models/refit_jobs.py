@@ -24,12 +24,12 @@ from sltr.models.selection import close_to
 from sltr.refine import RIDGES
 from sltr.tensor import flatten
 
-__all__ = ["LowRank", "Sparse", "reweighted_rows"]
+__all__ = ["LowRank", "Sparse", "reweighted_rows", "row_losses"]
 
 # Ranks in a row that may gain nothing before the search ends: a Tucker rank of one
 # mode may need that of another.
 PATIENCE = {"tucker": 2, "cp": 1}
-# Entries of the coefficients that a batch of sparse refits holds.
+# Entries of coefficients and fitted values that a batch of sparse refits holds.
 BATCH_ENTRIES = 4_000_000
 
 
@@ -45,7 +45,7 @@ class Sparse:
     def __call__(self) -> list[Row]:
         """Return the rows of all folds, in batches that keep to the limit above."""
         n_fits = len(self.lots[0]) * self.task.Y.shape[1]
-        held = n_fits * prod(self.task.samples.shape)
+        held = n_fits * sum(self.task.samples.flat.shape)
         size = max(1, BATCH_ENTRIES // held)
         rows: list[Row] = []
         own: set[Candidate] = set()
@@ -54,14 +54,14 @@ class Sparse:
             rows, own = rows + part, own | found
         return [row for row in rows if row[0] in own]
 
-    def following(self, rows: Sequence[Row]) -> list[Sparse]:
+    def following(self, rows: Sequence[Row]) -> Sparse | None:
         """Return the job for the next lot if all rows so far make it worth trying.
 
         That is if the smallest threshold predicts best, before a refit on the
         support, which favours larger ones, and no other kind is clearly better.
         """
         if len(self.lots) == 1:
-            return []
+            return None
         losses = row_losses(self.task, self.folds, rows)
         mine = [c for c in losses if c.refine == "sparse"]
         bare = [c for c in mine if c.ridge is None]
@@ -70,8 +70,8 @@ class Sparse:
         )
         clearly = _is_better(losses[best], losses[own_best])
         if clearly or smallest.lambda_sparse > self.lots[0][-1]:
-            return []
-        return [replace(self, lots=self.lots[1:])]
+            return None
+        return replace(self, lots=self.lots[1:])
 
     def _batch(self, places: Sequence[int]) -> tuple[list[Row], set[Candidate]]:
         """Return the rows of some folds, and which candidates differ from all others.
@@ -123,14 +123,18 @@ def reweighted_rows(
 def row_losses(
     task: Task, folds: Sequence[Fold], rows: Sequence[Row]
 ) -> dict[Candidate, np.ndarray]:
-    """Return each candidate's squared errors of held-out samples, fold after fold."""
+    """Return each candidate's squared errors of held-out samples, fold after fold.
+
+    Only of candidates whose errors are finite.
+    """
     values: dict[Candidate, list] = {}
     for candidate, f, own, _ in rows:
         values.setdefault(candidate, [None] * len(folds))[f] = own
-    return {
+    losses = {
         candidate: held_out_losses(task, folds, parts)
         for candidate, parts in values.items()
     }
+    return {c: own for c, own in losses.items() if np.isfinite(own).all()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +152,7 @@ class LowRank:
     kind: str
     start: Candidate
     seeds: list[Array]  # (F, K, p1, …, pM) each
-    rivals: Sequence[Row]  # of other kinds
+    rival: np.ndarray | None  # losses of the best candidate of another kind
 
     def __call__(self) -> list[Row]:
         """Return the rows of all ranks that were tried."""
@@ -161,8 +165,7 @@ class LowRank:
         shapes = [(len(fold.rows), task.Y.shape[1]) for fold in self.folds]
         null = held_out_losses(task, self.folds, [np.zeros(size) for size in shapes])
         best, idle = null, 0
-        others = row_losses(task, self.folds, self.rivals).values()
-        rival = min(others, key=np.sum, default=best)
+        rival = null if self.rival is None else self.rival
         while one_rank := list(islice(fits, len(RIDGES))):
             losses = []
             for candidate, refit in one_rank:

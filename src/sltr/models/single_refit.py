@@ -63,7 +63,7 @@ def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candid
         if isinstance(ranks, int):
             ranks = equal_ranks(ranks, shape)
         ranks = tuple(ranks) if isinstance(ranks, Iterable) else None
-        # The spectrum may ask for any ranks; the rest is that of equal ones.
+        # A tuning may find any ranks; the rest is that of equal ones.
         rest = [equal_ranks(1, shape), *rest[1:]]
     if kind in ("reweight", "tucker", "cp", "sparse"):
         for known in refined(kind, base, shape):

@@ -78,10 +78,10 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         What undoes the pilot's shrinkage: nothing, as in the paper; a factor fitted
         to out-of-fold predictions; the pilot again in the metric of its own modes
         ("reweight"); a low-rank refit ("tucker", "cp"); or the Lasso ("sparse"),
-        `lambda_sparse` being the fraction of its largest threshold. Steps, rank and
-        ridge are chosen by five folds of the training data, or set by a tuple as
-        `SLTRRegressorCV` reports them: ("reweight", steps), ("tucker", ranks, ridge),
-        ("cp", rank, ridge) or ("sparse", ridge).
+        with the threshold `lambda_sparse`, a fraction of its largest for relative
+        radii. Steps, rank and ridge are chosen by five folds of the training data, or
+        set by a tuple as `SLTRRegressorCV` reports them: ("reweight", steps),
+        ("tucker", ranks, ridge), ("cp", rank, ridge) or ("sparse", ridge).
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.

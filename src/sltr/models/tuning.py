@@ -20,7 +20,7 @@ from sltr.models.candidates import Candidate, refined
 from sltr.models.folds import Fold, Task, in_single_precision, with_pilots
 from sltr.models.passes import lazy_rows
 from sltr.models.plain import Plain, PlainEstimates, Row
-from sltr.models.refit_jobs import LowRank, Sparse, reweighted_rows
+from sltr.models.refit_jobs import LowRank, Sparse, reweighted_rows, row_losses
 from sltr.models.refits import low_rank_seeds, reweighted_fits, start_estimates
 
 __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
@@ -31,8 +31,9 @@ START_RADII = (0.3, 0.3)
 # cheap at once, and the best one varies more than the radii do. Lower ones take
 # longer; each lot follows if the lowest of the last is the best.
 THRESHOLDS = ((0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02), (0.008, 0.005, 0.003))
-# Estimates that are only compared may have a gap that many times as large.
-LOOSER = 10.0
+# Held-out estimates, to be compared and scaled, may have a gap that many times as
+# large, up to a limit.
+LOOSER, LARGEST_GAP = 10.0, 0.1
 # On a CPU, samples up to this size are estimated for all folds at once.
 SMALL_SAMPLE = 4096
 
@@ -78,8 +79,9 @@ def held_out_predictions(
     progress : callable, optional
         Called with the number of stages done and their total.
     """
-    settings = replace(task.settings, tol=LOOSER * task.settings.tol)
-    task = replace(task, settings=settings)
+    tol = task.settings.tol
+    looser = max(tol, min(LOOSER * tol, LARGEST_GAP))
+    task = replace(task, settings=replace(task.settings, tol=looser))
     if is_lazy(task.samples.X):
         grid = (list(epsilons), list(pairs))
         rows: list[Row] = lazy_rows(
@@ -94,29 +96,33 @@ def held_out_predictions(
     single, own = task, list(folds)
     if set(refinements) - {None, "scale"}:
         single, own = in_single_precision(task, folds)
-    last: list[Sparse] = []
+    sparse = None
     if "sparse" in refinements:
         lots: Sequence[Sequence[float]] = THRESHOLDS
         if start is not None or task.radius == "absolute":
-            lots = [sorted({sparse for sparse, _ in pairs}, reverse=True)]
-        last = [Sparse(single, own, begin.epsilon, lots)]
+            lots = [sorted({radius for radius, _ in pairs}, reverse=True)]
+        sparse = Sparse(single, own, begin.epsilon, lots)
+        jobs.append(sparse)
     kinds = [kind for kind in ("tucker", "cp") if kind in refinements]
     stages = _Stages(
         n_jobs if is_numpy(task.samples.X) else None,
-        len(jobs) + len(kinds) + (len(last[0].lots) if last else 0),
+        len(jobs) + len(kinds) + (len(sparse.lots) - 1 if sparse else 0),
         progress,
     )
-    rows = stages.run([*jobs, *last])
+    rows = stages.run(jobs)
     if kinds or "reweight" in refinements:
         estimates = start_estimates(
             task, pilots[:, list(epsilons).index(begin.epsilon), ...], begin
         )
         found, seeds = _seeds(single, own, estimates, begin, "reweight" in refinements)
         rows += found
-        low_rank = [LowRank(single, own, kind, begin, seeds, rows) for kind in kinds]
-        rows += stages.run(low_rank)
-    while last := [job for one in last for job in one.following(rows)]:
-        rows += stages.run(last)
+        others = row_losses(single, own, rows).values()
+        rival = min(others, key=np.sum, default=None)
+        rows += stages.run(
+            [LowRank(single, own, kind, begin, seeds, rival) for kind in kinds]
+        )
+    while sparse := sparse and sparse.following(rows):
+        rows += stages.run([sparse])
     stages.finish()
     if not rows:
         msg = (

@@ -74,7 +74,7 @@ class Subsets:
         shift = shift * xp.eye(size, dtype=design.dtype, device=device(design))
         if n_columns > n_samples:
             return self._dual_ridge(design, shift, scale)
-        # Centring changes the normal equations by one rank, so no design is copied.
+        # Centring changes the normal equations by one rank: no centred copy is made.
         weighted = design * self.weight[:, None, :]
         normal = weighted @ xp.matrix_transpose(design)
         rhs = weighted @ self.target[:, :, None]

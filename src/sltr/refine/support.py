@@ -7,7 +7,7 @@ many thresholds at once; nothing is factorised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from sltr._array import Array, array_namespace, as_array, clip, to_python
 from sltr.design import combine
@@ -16,12 +16,14 @@ from sltr.refine.subset import Subsets
 
 __all__ = ["lasso", "refit_on_support"]
 
-# Thresholded steps, and the relative change that ends them.
-MAX_STEPS, TOLERANCE = 200, 1e-2
-# Below this fraction of the largest threshold steps creep: they end later.
-CREEPING = 0.03
+# Steps at most, and the duality gap that ends them, relative to the null model's loss.
+MAX_STEPS, TOLERANCE = 200, 2e-2
+# Below this fraction of the largest threshold the loss is small, and so is the gap.
+SMALL_THRESHOLD = 0.03
 # Products that estimate the longest safe step, and what they may fall short of it.
 POWER_STEPS, POWER_MARGIN = 8, 1.1
+# Of squared lengths, in single precision.
+ROUNDING = 1e-3
 
 
 def lasso(
@@ -46,46 +48,36 @@ def lasso(
     thresholds : array of shape (B, k)
         From max |Aᵀy| upwards nothing is left.
     tol : float
-        The largest relative change of a coefficient in the last step; less, in
-        proportion, for thresholds below `CREEPING`.
+        Bound on the duality gap relative to ½‖y‖²; less, in proportion, for
+        thresholds below `SMALL_THRESHOLD`.
     max_steps : int
     """
     xp = array_namespace(X)
     n_items, n_thresholds = thresholds.shape
     cross = subsets.cross(X)
     loss = _Loss(X, xp.matrix_transpose(X) + 0.0, subsets)
-    length = loss.safe_length(cross)
     largest = xp.max(xp.abs(cross), axis=1)[:, None]
     fraction = thresholds / xp.where(largest > 0, largest, 1.0)
-    enough = xp.reshape((tol * clip(fraction / CREEPING, None, 1.0)) ** 2, (-1,))
+    enough = tol * clip(fraction / SMALL_THRESHOLD, None, 1.0)
     items = [b for b in range(n_items) for _ in range(n_thresholds)]
-    index = as_array(items, X, dtype=xp.int64)
-    loss, length = loss.of(items), xp.take(length, index, axis=0)[:, None]
-    t = length * xp.reshape(thresholds, (-1, 1))
-    coef = soft_threshold(length * xp.take(cross, index, axis=0), t)
-    ahead, momentum = coef, 1.0
+    state = _State.start(
+        loss.of(items),
+        xp.reshape(thresholds, (-1,)),
+        xp.take(loss.safe_length(cross), as_array(items, X, dtype=xp.int64), axis=0),
+        xp.reshape(enough, (-1,)),
+    )
     places = list(range(len(items)))
     found: dict[int, Array] = {}
     for step in range(max_steps):
-        new = soft_threshold(ahead + length * loss.descent(ahead), t)
-        grown = (1.0 + (1.0 + 4.0 * momentum**2) ** 0.5) / 2.0
-        change = new - coef
-        ahead = new + ((momentum - 1.0) / grown) * change
-        coef, momentum = new, grown
-        size = xp.linalg.vecdot(coef, coef, axis=-1)
-        small = xp.linalg.vecdot(change, change, axis=-1) <= enough * size
+        state, small = state.after_a_step()
         done = to_python(small) if step < max_steps - 1 else [True] * len(places)
-        found |= {place: coef[i, :] for i, place in enumerate(places) if done[i]}
+        # A copy of each row: a view would keep all of them.
+        found |= {p: state.coef[i, :] + 0.0 for i, p in enumerate(places) if done[i]}
         kept = [i for i, over in enumerate(done) if not over]
         if not kept:
             break
         if len(kept) < len(places):  # large thresholds are done soon
-            places = [places[i] for i in kept]
-            index = as_array(kept, X, dtype=xp.int64)
-            loss = loss.of(kept)
-            coef, ahead, length, t, enough = (
-                xp.take(x, index, axis=0) for x in (coef, ahead, length, t, enough)
-            )
+            places, state = [places[i] for i in kept], state.take(kept)
     rows = xp.stack([found[place] for place in range(len(items))], axis=0)
     return xp.reshape(rows, (n_items, n_thresholds, -1))
 
@@ -102,32 +94,122 @@ class _Loss:
         """Return the losses of some items, or of the same one several times."""
         return _Loss(self.X, self.transposed, self.subsets.take(items))
 
-    def descent(self, coef: Array) -> Array:
-        """Return Aᵀ(y − A·w) for coefficients of shape (B, P)."""
-        return self._spread(self.subsets.target - self._fitted(coef))
+    def fitted(self, coef: Array) -> Array:
+        """Return centred fitted values (B, n) of coefficients (B, P)."""
+        return self.subsets.centred(coef @ self.transposed)
+
+    def spread(self, residual: Array) -> Array:
+        """Return Aᵀr, (B, P), for centred residuals (B, n)."""
+        # Weighted and centred, they sum to zero: samples need no centring.
+        return combine(self.subsets.weight * residual, self.X)
+
+    def product(self, one: Array, other: Array) -> Array:
+        """Return weighted inner products of rows (B, n): (B,)."""
+        xp = array_namespace(one)
+        return xp.linalg.vecdot(self.subsets.weight * one, other, axis=-1)
 
     def safe_length(self, start: Array) -> Array:
-        """Return how long a step of each item may be, (B,).
+        """Return how long a step of each item may be, (B,), or nearly.
 
         Power iterations from directions (B, P) for the largest eigenvalue of AᵀA.
         """
         xp = array_namespace(start)
         vector, size = start, xp.ones_like(start[:, 0])
         for _ in range(POWER_STEPS):
+            largest = xp.max(xp.abs(vector), axis=1, keepdims=True)
+            vector = vector / xp.where(largest > 0, largest, 1.0)
             norm = xp.linalg.vector_norm(vector, axis=1, keepdims=True)
             vector = vector / xp.where(norm > 0, norm, 1.0)
-            image = self._spread(self._fitted(vector))
+            image = self.spread(self.fitted(vector))
             size = xp.linalg.vecdot(vector, image, axis=-1)
             vector = image
         bound = POWER_MARGIN * size
         return 1.0 / xp.where(bound > 0, bound, 1.0)
 
-    def _fitted(self, coef: Array) -> Array:
-        return self.subsets.centred(coef @ self.transposed)
 
-    def _spread(self, residual: Array) -> Array:
-        # Weighted and centred, it sums to zero: samples need no centring.
-        return combine(self.subsets.weight * residual, self.X)
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Where the items of a batch are; all arrays have a row for each."""
+
+    loss: _Loss
+    threshold: Array  # (B,)
+    length: Array  # (B,), of the steps
+    enough: Array  # (B,), the relative gap that ends an item
+    coef: Array  # (B, P)
+    fitted: Array  # (B, n)
+    ahead: Array  # (B, P), where the next step starts
+    ahead_fitted: Array  # (B, n)
+    momentum: Array  # (B,)
+
+    @staticmethod
+    def start(loss: _Loss, threshold: Array, length: Array, enough: Array) -> _State:
+        """Begin at zero."""
+        xp = array_namespace(threshold)
+        fitted = 0.0 * loss.subsets.target
+        coef = xp.zeros_like(loss.X[:1, :]) + 0.0 * threshold[:, None]
+        momentum = xp.ones_like(threshold)
+        return _State(
+            loss, threshold, length, enough, coef, fitted, coef, fitted, momentum
+        )
+
+    def take(self, items: Sequence[int]) -> _State:
+        """Return the state of some items."""
+        xp = array_namespace(self.coef)
+        index = as_array(items, self.coef, dtype=xp.int64)
+        arrays = [getattr(self, field.name) for field in fields(self)[1:]]
+        return _State(
+            self.loss.of(items), *(xp.take(array, index, axis=0) for array in arrays)
+        )
+
+    def after_a_step(self) -> tuple[_State, Array]:
+        """Return the state after a step, and which items are done, (B,)."""
+        xp, loss = array_namespace(self.coef), self.loss
+        residual = loss.subsets.target - self.ahead_fitted
+        slope = loss.spread(residual)
+        length = self.length[:, None]
+        new = soft_threshold(
+            self.ahead + length * slope, length * self.threshold[:, None]
+        )
+        fitted = loss.fitted(new)
+        # The step was safe if the loss bends no more than it assumed; if not, the
+        # item stays where it was and takes shorter ones.
+        moved, bent = new - self.ahead, fitted - self.ahead_fitted
+        curvature, size = loss.product(bent, bent), xp.linalg.vecdot(moved, moved)
+        safe = self.length * curvature <= (1.0 + ROUNDING) * size
+        done = safe & (self._gap(residual, slope) <= self.enough)
+        shorter = size / (POWER_MARGIN * xp.where(curvature > 0, curvature, 1.0))
+        row = safe[:, None]
+        new, fitted = xp.where(row, new, self.coef), xp.where(row, fitted, self.fitted)
+        grown = (1.0 + xp.sqrt(1.0 + 4.0 * self.momentum**2)) / 2.0
+        pace = xp.where(safe, (self.momentum - 1.0) / grown, 0.0)[:, None]
+        state = replace(
+            self,
+            length=xp.where(safe, self.length, shorter),
+            coef=new,
+            fitted=fitted,
+            ahead=new + pace * (new - self.coef),
+            ahead_fitted=fitted + pace * (fitted - self.fitted),
+            momentum=xp.where(safe, grown, 1.0),
+        )
+        return state, done
+
+    def _gap(self, residual: Array, slope: Array) -> Array:
+        """Return the duality gap where the step starts, relative to ½‖y‖², (B,).
+
+        A safe step lowers the objective, so it bounds that of the step's end. The
+        dual point is the residual, scaled to where |Aᵀr| ≤ t.
+        """
+        xp, loss = array_namespace(residual), self.loss
+        target = loss.subsets.target
+        null = 0.5 * loss.product(target, target)
+        energy, along = loss.product(residual, residual), loss.product(target, residual)
+        primal = 0.5 * energy + self.threshold * xp.sum(xp.abs(self.ahead), axis=1)
+        steepest = xp.max(xp.abs(slope), axis=1)
+        most = self.threshold / xp.where(steepest > 0, steepest, 1.0)
+        best = along / xp.where(energy > 0, energy, 1.0)
+        scale = xp.minimum(xp.where(steepest > 0, most, 1.0), best)
+        dual = scale * along - 0.5 * scale**2 * energy
+        return (primal - dual) / xp.where(null > 0, null, 1.0)
 
 
 def refit_on_support(X: Array, item: Subsets, coef: Array, ridge: float) -> Array:

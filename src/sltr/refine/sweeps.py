@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeVar
 
 from sltr._array import Array, array_namespace, as_array, device
@@ -24,9 +23,8 @@ __all__ = ["RIDGES", "Structure", "Sweeps", "unfoldings"]
 # objective has few minima, and down to nearly none, all starting from its answer.
 RIDGES = (0.3, 0.1, 0.03)
 FIRST_SWEEPS, NEXT_SWEEPS = 4, 4
-# All starts are swept that often, and then the better half of them, and so on; once
-# where samples are this many times as many as entries to fit: minima are few then.
-ALL_STARTS, MANY_SAMPLES = 3, 5
+# Sweeps from all starts, before the best of them goes on alone.
+ALL_STARTS = 3
 
 Structure = TuckerComponents | CPComponents
 Fit = tuple[Array, Array]  # designs (B, d, n) and their coefficients (B, d)
@@ -62,12 +60,6 @@ class Sweeps:
     variance: Array  # (B,), `feature_variance` of the subsets
     ridges: Sequence[float] = RIDGES  # descending
 
-    @cached_property
-    def least_weight(self) -> float:
-        """The least total weight of an item: its number of samples."""
-        xp = array_namespace(self.variance)
-        return float(xp.min(xp.sum(self.subsets.weight, axis=1)))
-
     def descent(self, fitted: Array) -> Array:
         """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
         xp = array_namespace(fitted)
@@ -81,35 +73,31 @@ class Sweeps:
     ) -> Iterator[tuple[float, Some, Array]]:
         """Yield each ridge, the structures swept under it, and their fitted values.
 
-        Every item begins from all starts; under the first ridge those of the least
-        objective are kept, at last one.
+        Every item begins from all starts; after a few sweeps under the first ridge
+        the one of the least objective goes on.
         """
-        xp = array_namespace(self.variance)
-        problem, n_left = self._repeated(len(starts)), len(starts)
-        n_entries = sum(block.shape[1] * block.shape[2] for block in starts[0].factors)
-        many = self.least_weight >= MANY_SAMPLES * n_entries
-        n_all = 1 if many else ALL_STARTS
-        structure, fitted = _joined(starts), 0.0 * problem.subsets.y
-        for sweep in range(1, FIRST_SWEEPS + 1):
-            structure, fitted = problem._swept(structure, self.ridges[:1], 1)
-            if n_left > 1 and sweep >= n_all:
-                half = (n_left + 1) // 2
-                kept = problem._best_of(structure, fitted, n_left, half)
-                structure, fitted = structure.take(kept), xp.take(fitted, kept, axis=0)
-                problem, n_left = self._repeated(half), half
-        yield self.ridges[0], structure, fitted
-        lower = self.ridges[1:]
+        first, lower = self.ridges[:1], self.ridges[1:]
+        structure, n_left = _joined(starts), FIRST_SWEEPS
+        if len(starts) > 1:
+            wide = self._repeated(len(starts))
+            structure, fitted = wide._swept(structure, first, ALL_STARTS)
+            best = wide._best_of(structure, fitted, len(starts))
+            structure, n_left = structure.take(best), FIRST_SWEEPS - ALL_STARTS
+        structure, fitted = self._swept(structure, first, n_left)
+        yield first[0], structure, fitted
         if not lower:
             return
-        problem, n_items = self._repeated(len(lower)), fitted.shape[0]
-        structure = _joined([structure] * len(lower))
-        structure, fitted = problem._swept(structure, lower, NEXT_SWEEPS)
+        together = _joined([structure] * len(lower))
+        together, fitted = self._repeated(len(lower))._swept(
+            together, lower, NEXT_SWEEPS
+        )
+        xp = array_namespace(fitted)
+        n_items = self.variance.shape[0]
         for place, ridge in enumerate(lower):
-            first = place * n_items
-            items = xp.arange(
-                first, first + n_items, dtype=xp.int64, device=device(fitted)
+            items = place * n_items + xp.arange(
+                n_items, dtype=xp.int64, device=device(fitted)
             )
-            yield ridge, structure.take(items), xp.take(fitted, items, axis=0)
+            yield ridge, together.take(items), xp.take(fitted, items, axis=0)
 
     def _penalty(self, ridges: Sequence[float]) -> Array:
         """Return the penalties of a batch that is a run of items for each ridge."""
@@ -141,13 +129,8 @@ class Sweeps:
         variance = xp.concat([self.variance] * times, axis=0)
         return replace(self, subsets=self.subsets.take(items), variance=variance)
 
-    def _best_of(
-        self, structure: Structure, fitted: Array, n_starts: int, n_kept: int
-    ) -> Array:
-        """Return the places of each item's starts of the least objective.
-
-        Starts come one after another, all items of the first first; so do those kept.
-        """
+    def _best_of(self, structure: Structure, fitted: Array, n_starts: int) -> Array:
+        """Return the place of each item's start of the least objective, (B,)."""
         xp = array_namespace(fitted)
         coef = flatten(structure.coef())
         residual = self.subsets.target - fitted
@@ -156,8 +139,7 @@ class Sweeps:
         objective = xp.reshape(loss + size, (n_starts, -1))
         n_items = objective.shape[1]
         items = xp.arange(n_items, dtype=xp.int64, device=device(fitted))
-        order = xp.astype(xp.argsort(objective, axis=0), xp.int64)[:n_kept, :]
-        return xp.reshape(items + n_items * order, (-1,))
+        return items + n_items * xp.astype(xp.argmin(objective, axis=0), xp.int64)
 
 
 def _joined(parts: Sequence[Some]) -> Some:

@@ -1,0 +1,123 @@
+"""How far the search for a refit goes, and refits of awkward samples."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold
+
+from sltr.models import refit_jobs
+from sltr.models.candidates import Candidate
+from sltr.models.fitting import fitting_task
+from sltr.models.folds import Fold, held_out_losses, in_single_precision, with_pilots
+from sltr.models.refit_jobs import LowRank
+from sltr.models.sltr import SLTRRegressor
+from sltr.models.sltr_cv import SLTRRegressorCV
+from sltr.validation import check_samples
+
+SHAPE = (6, 5, 4)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240229)
+
+
+def of_rank(rng, rank, n=150, noise=0.1):
+    """Return samples, and responses of orthogonal terms of falling size."""
+    coef = np.zeros(SHAPE)
+    bases = [np.linalg.qr(rng.normal(size=(size, size)))[0] for size in SHAPE]
+    for r in range(rank):
+        vectors = [basis[:, r] for basis in bases]
+        coef += 0.8**r * np.einsum("i,j,k->ijk", *vectors)
+    X = rng.normal(size=(n, *SHAPE))
+    signal = X.reshape(n, -1) @ coef.ravel()
+    return X, signal + noise * signal.std() * rng.normal(size=n)
+
+
+def ranks_tried(X, y, kind, rival=None):
+    """Run one kind of refit on three folds; `rival` is a share of the null's loss."""
+    model = SLTRRegressorCV()
+    samples = check_samples(model, X, y, None)
+    task = fitting_task(model, samples, samples.y[:, None])
+    folds = [Fold.of(task, train, test) for train, test in KFold(3).split(X)]
+    folds, pilots = with_pilots(task, folds, [10.0])
+    single, own = in_single_precision(task, folds)
+    losses = None
+    if rival is not None:
+        nothing = [np.zeros((len(fold.rows), 1)) for fold in own]
+        losses = rival * held_out_losses(single, own, nothing)
+    seeds = [pilots.reshape(3, 1, *SHAPE).astype(np.float32)]
+    start = Candidate(10.0, 0.3, 0.3)
+    rows = LowRank(single, own, kind, start, seeds, losses)()
+    return list(dict.fromkeys(row[0].rank for row in rows))
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_ranks_are_tried_until_they_gain_nothing(rng, kind):
+    tried = ranks_tried(*of_rank(rng, 2), kind)
+    if kind == "cp":
+        assert tried == [1, 2, 3]
+    else:
+        assert (2, 2, 2) in tried
+        assert len(tried) <= tried.index((2, 2, 2)) + 1 + refit_jobs.PATIENCE[kind]
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_a_rival_within_reach_changes_nothing(rng, kind):
+    X, y = of_rank(rng, 4)
+    alone = ranks_tried(X, y, kind)
+    assert len(alone) > 3
+    # The first rank leaves more than half; at its pace the others would do as well.
+    assert ranks_tried(X, y, kind, rival=0.3) == alone
+
+
+def test_a_search_that_cannot_catch_up_ends(rng, monkeypatch):
+    X, y = of_rank(rng, 4)
+    monkeypatch.setattr(refit_jobs, "largest_rank", lambda kind, shape: 2)
+    # One rank is left, and would have to gain all that the first one left.
+    assert ranks_tried(X, y, "cp", rival=1e-6) == [1]
+    assert len(ranks_tried(X, y, "cp")) > 1
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_noise_ends_the_search_at_once(rng, kind):
+    X = rng.normal(size=(60, *SHAPE))
+    tried = ranks_tried(X, rng.normal(size=60), kind)
+    assert len(tried) == refit_jobs.PATIENCE[kind]
+
+
+@pytest.mark.parametrize("refine", ["sparse", "cp", "tucker", "reweight"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_samples_that_are_all_equal_predict_the_mean(rng, refine, dtype):
+    X = np.full((20, 4, 3), 0.1, dtype)
+    y = (rng.normal(size=20) + 5.0).astype(dtype)
+    model = SLTRRegressor(1.0, 0.3, 0.3, refine=refine).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y.mean(), rtol=1e-4)
+    assert np.abs(model.coef_).max() < 1e-3
+
+
+@pytest.mark.parametrize("refine", ["sparse", "cp", "tucker", "reweight"])
+@pytest.mark.parametrize("offset", [0.0, 3000.0])
+def test_large_means_cost_no_digits(rng, refine, offset):
+    X, y = of_rank(rng, 1)
+    own = SLTRRegressor(1.0, 0.1, 0.1, refine=refine).fit(X, y).score(X, y)
+    shifted = (X + offset).astype(np.float32)
+    model = SLTRRegressor(1.0, 0.1, 0.1, refine=refine).fit(
+        shifted, y.astype(np.float32)
+    )
+    assert model.score(shifted, y) > own - 0.02
+
+
+def test_responses_without_the_leading_component_are_fitted(rng):
+    X = rng.normal(size=(120, 64))
+    left, sizes, right = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    sizes[0] *= 4.0
+    X = (left * sizes) @ right
+    y = X[:, :5].sum(axis=1)
+    y -= left[:, 0] * (left[:, 0] @ y)
+    model = SLTRRegressorCV().fit(X.reshape(120, 8, 8), y)
+    assert model.score(X.reshape(120, 8, 8), y) > 0.9
+
+
+def test_a_coarse_tolerance_is_no_error(rng):
+    X, y = of_rank(rng, 1, n=40)
+    assert SLTRRegressorCV(tol=0.5, refine=(None, "scale"), cv=3).fit(X, y).coef_.any()
