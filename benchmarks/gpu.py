@@ -1,16 +1,19 @@
 """Tune whole grids on a GPU: times, floors, and agreement with the CPU.
 
     python benchmarks/gpu.py [--device cuda] [--cpu] [--only NAME] [--profile NAME]
+    python benchmarks/gpu.py --refits [--device cuda]
 
 Each row tunes the paper's grid (or one of its size) with the pilot included.
 `--cpu` also times the same code on this machine's CPU, `--device none` nothing
 else. The two floors are the least bytes moved over bandwidth and the operations
-over the matrix rate, both rates measured in this run.
+over the matrix rate, both rates measured in this run. `--refits` times the default
+tuning with all refits instead, with PyTorch, CuPy if it is there, and on the CPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from dataclasses import dataclass
 
@@ -38,6 +41,11 @@ ROWS = (
     Row("video", (15, 32, 24), 230, 80, 1, 0.1),
     Row("cube", (64, 64, 64), 1000, 147, 1, 2.0, "float32"),
     Row("fmri", (51, 61, 23), 360, 147, 5, 5.0),
+)
+
+
+REFITS = tuple(
+    Row(f"refits-{n}", (16, 16, 8), n, 0, 5, 0.0, "float32") for n in (164, 410, 1024)
 )
 
 
@@ -127,7 +135,11 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--only", nargs="*", default=[row.name for row in ROWS])
     parser.add_argument("--profile")
+    parser.add_argument("--refits", action="store_true")
     options = parser.parse_args()
+    if options.refits:
+        time_refits(options.device)
+        return
     rows = [row for row in ROWS if row.name in options.only]
     speed = None
     if options.device != "none":
@@ -152,6 +164,36 @@ def main() -> None:
             host = tune(X, y, row, folds(row))
             line += f" CPU {time.perf_counter() - begin:.2f} s"
             line += "" if coef is None else difference(host, coef, scores)
+        print(line, flush=True)
+
+
+def time_refits(device: str) -> None:
+    """Print seconds of the default tuning by each library, and how far coefs differ."""
+    libraries = {"CPU": (lambda array: array, lambda: None, lambda array: array)}
+    if device != "none":
+        import torch
+
+        libraries["PyTorch"] = (
+            lambda array: torch.asarray(array, device=device),
+            torch.cuda.synchronize,
+            lambda array: array.cpu().numpy(),
+        )
+        if importlib.util.find_spec("cupy") is not None:
+            import cupy
+
+            wait = cupy.cuda.Device().synchronize
+            libraries["CuPy"] = (cupy.asarray, wait, cupy.asnumpy)
+    for row in REFITS:
+        X, y = problem(row)
+        line, host = f"{row.name:12s}", None
+        for name, (move, wait, fetch) in libraries.items():
+            own = move(X), move(y)
+            model = SLTRRegressorCV()
+            seconds = timed(lambda model=model, own=own: model.fit(*own), 3, wait)
+            coef = fetch(model.coef_)
+            host = coef if host is None else host
+            apart = np.abs(coef - host).max() / np.abs(host).max()
+            line += f" {name} {seconds:.2f} s (apart {apart:.0e});"
         print(line, flush=True)
 
 

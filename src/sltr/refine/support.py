@@ -171,27 +171,41 @@ class _State:
             self.ahead + length * slope, length * self.threshold[:, None]
         )
         fitted = loss.fitted(new)
-        # The step was safe if the loss bends no more than it assumed; if not, the
-        # item stays where it was and takes shorter ones.
         moved, bent = new - self.ahead, fitted - self.ahead_fitted
         curvature, size = loss.product(bent, bent), xp.linalg.vecdot(moved, moved)
+        # The step was safe if the loss bends no more than it assumed.
         safe = self.length * curvature <= (1.0 + ROUNDING) * size
         done = safe & (self._gap(residual, slope) <= self.enough)
-        shorter = size / (POWER_MARGIN * xp.where(curvature > 0, curvature, 1.0))
-        row = safe[:, None]
-        new, fitted = xp.where(row, new, self.coef), xp.where(row, fitted, self.fitted)
         grown = (1.0 + xp.sqrt(1.0 + 4.0 * self.momentum**2)) / 2.0
-        pace = xp.where(safe, (self.momentum - 1.0) / grown, 0.0)[:, None]
+        pace = ((self.momentum - 1.0) / grown)[:, None]
         state = replace(
             self,
-            length=xp.where(safe, self.length, shorter),
             coef=new,
             fitted=fitted,
             ahead=new + pace * (new - self.coef),
             ahead_fitted=fitted + pace * (fitted - self.fitted),
-            momentum=xp.where(safe, grown, 1.0),
+            momentum=grown,
         )
+        if not bool(xp.all(safe)):
+            limit = size / xp.where(curvature > 0, curvature, 1.0)
+            state = state._or_back(safe, self, limit)
         return state, done
+
+    def _or_back(self, safe: Array, before: _State, limit: Array) -> _State:
+        """Return items whose step was not safe to where they were, for shorter ones.
+
+        `limit` is the length that would have been, (B,).
+        """
+        xp, row = array_namespace(safe), safe[:, None]
+        return replace(
+            self,
+            length=xp.where(safe, self.length, limit / POWER_MARGIN),
+            coef=xp.where(row, self.coef, before.coef),
+            fitted=xp.where(row, self.fitted, before.fitted),
+            ahead=xp.where(row, self.ahead, before.coef),
+            ahead_fitted=xp.where(row, self.ahead_fitted, before.fitted),
+            momentum=xp.where(safe, self.momentum, 1.0),
+        )
 
     def _gap(self, residual: Array, slope: Array) -> Array:
         """Return the duality gap where the step starts, relative to ½‖y‖², (B,).
