@@ -9,6 +9,7 @@ from sltr.models.candidates import Candidate
 from sltr.models.fitting import fitting_task
 from sltr.models.folds import Fold, held_out_losses, in_single_precision, with_pilots
 from sltr.models.refit_jobs import LowRank
+from sltr.models.refits import sweeps
 from sltr.models.sltr import SLTRRegressor
 from sltr.models.sltr_cv import SLTRRegressorCV
 from sltr.validation import check_samples
@@ -47,7 +48,8 @@ def ranks_tried(X, y, kind, rival=None):
         losses = rival * held_out_losses(single, own, nothing)
     seeds = [pilots.reshape(3, 1, *SHAPE).astype(np.float32)]
     start = Candidate(10.0, 0.3, 0.3)
-    rows = LowRank(single, own, kind, start, seeds, losses)()
+    problem = sweeps(single, np.stack([fold.subset for fold in own]))
+    rows = LowRank(single, own, problem, kind, start, seeds, losses)()
     return list(dict.fromkeys(row[0].rank for row in rows))
 
 

@@ -19,9 +19,9 @@ from sltr.models.candidates import (
 )
 from sltr.models.folds import Fold, Task, held_out_losses
 from sltr.models.plain import Row
-from sltr.models.refits import low_rank_fits, sparse_fits, sweeps
+from sltr.models.refits import low_rank_fits, sparse_fits
 from sltr.models.selection import close_to
-from sltr.refine import RIDGES
+from sltr.refine import RIDGES, Sweeps
 from sltr.tensor import flatten
 
 __all__ = ["LowRank", "Sparse", "reweighted_rows", "row_losses"]
@@ -149,6 +149,7 @@ class LowRank:
 
     task: Task
     folds: list[Fold]
+    problem: Sweeps
     kind: str
     start: Candidate
     seeds: list[Array]  # (F, K, p1, …, pM) each
@@ -157,10 +158,7 @@ class LowRank:
     def __call__(self) -> list[Row]:
         """Return the rows of all ranks that were tried."""
         task, shape = self.task, self.task.samples.shape
-        xp = array_namespace(task.Y)
-        subsets = xp.stack([fold.subset for fold in self.folds], axis=0)
-        problem = sweeps(task, subsets)
-        fits = low_rank_fits(task, problem, self.start, self.kind, self.seeds)
+        fits = low_rank_fits(task, self.problem, self.start, self.kind, self.seeds)
         rows: list[Row] = []
         shapes = [(len(fold.rows), task.Y.shape[1]) for fold in self.folds]
         null = held_out_losses(task, self.folds, [np.zeros(size) for size in shapes])

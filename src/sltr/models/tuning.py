@@ -21,7 +21,12 @@ from sltr.models.folds import Fold, Task, in_single_precision, with_pilots
 from sltr.models.passes import lazy_rows
 from sltr.models.plain import Plain, PlainEstimates, Row
 from sltr.models.refit_jobs import LowRank, Sparse, reweighted_rows, row_losses
-from sltr.models.refits import low_rank_seeds, reweighted_fits, start_estimates
+from sltr.models.refits import (
+    low_rank_seeds,
+    reweighted_fits,
+    start_estimates,
+    sweeps,
+)
 
 __all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
 
@@ -79,9 +84,7 @@ def held_out_predictions(
     progress : callable, optional
         Called with the number of stages done and their total.
     """
-    tol = task.settings.tol
-    looser = max(tol, min(LOOSER * tol, LARGEST_GAP))
-    task = replace(task, settings=replace(task.settings, tol=looser))
+    task = _with_looser_gap(task)
     if is_lazy(task.samples.X):
         grid = (list(epsilons), list(pairs))
         rows: list[Row] = lazy_rows(
@@ -111,16 +114,14 @@ def held_out_predictions(
     )
     rows = stages.run(jobs)
     if kinds or "reweight" in refinements:
-        estimates = start_estimates(
-            task, pilots[:, list(epsilons).index(begin.epsilon), ...], begin
-        )
-        found, seeds = _seeds(single, own, estimates, begin, "reweight" in refinements)
-        rows += found
-        others = row_losses(single, own, rows).values()
-        rival = min(others, key=np.sum, default=None)
-        rows += stages.run(
-            [LowRank(single, own, kind, begin, seeds, rival) for kind in kinds]
-        )
+        first = pilots[:, list(epsilons).index(begin.epsilon), ...]
+        estimates = start_estimates(task, first, begin)
+        steps = _reweighted(single, own, estimates)
+        if "reweight" in refinements and steps is not None:
+            rows += reweighted_rows(single, own, begin, steps)
+        if kinds:
+            job = _low_rank_jobs(single, own, begin, estimates, steps, rows)
+            rows += stages.run([job(kind) for kind in kinds])
     while sparse := sparse and sparse.following(rows):
         rows += stages.run([sparse])
     stages.finish()
@@ -153,18 +154,38 @@ def _plain_jobs(
         yield Plain(task, part, some, list(epsilons), estimates)
 
 
-def _seeds(
-    task: Task, folds: list[Fold], estimates: Array, begin: Candidate, wanted: bool
-) -> tuple[list[Row], list[Array]]:
-    """Return what low-rank refits start from, and rows of reweighted ones if wanted."""
-    xp = array_namespace(task.Y)
-    estimates = xp.astype(estimates, task.Y.dtype)
+def _with_looser_gap(task: Task) -> Task:
+    tol = task.settings.tol
+    looser = max(tol, min(LOOSER * tol, LARGEST_GAP))
+    return replace(task, settings=replace(task.settings, tol=looser))
+
+
+def _reweighted(
+    task: Task, folds: Sequence[Fold], estimates: Array
+) -> dict[int, Array] | None:
+    """Return all folds' reweighted estimates by steps; None if there are no modes."""
     if len(task.samples.shape) == 1:
-        return [], low_rank_seeds(estimates, None)
+        return None
+    xp = array_namespace(task.Y)
     subsets = xp.stack([fold.subset for fold in folds], axis=0)
-    steps = reweighted_fits(task, subsets, estimates)
-    rows = reweighted_rows(task, folds, begin, steps) if wanted else []
-    return rows, low_rank_seeds(estimates, steps)
+    return reweighted_fits(task, subsets, xp.astype(estimates, task.Y.dtype))
+
+
+def _low_rank_jobs(
+    task: Task,
+    folds: list[Fold],
+    begin: Candidate,
+    estimates: Array,
+    steps: dict[int, Array] | None,
+    rows: Sequence[Row],
+) -> Callable[[str], LowRank]:
+    """Return what makes a kind's job; all share one problem and one rival."""
+    xp = array_namespace(task.Y)
+    problem = sweeps(task, xp.stack([fold.subset for fold in folds], axis=0))
+    seeds = low_rank_seeds(xp.astype(estimates, task.Y.dtype), steps)
+    others = row_losses(task, folds, rows).values()
+    rival = min(others, key=np.sum, default=None)
+    return lambda kind: LowRank(task, folds, problem, kind, begin, seeds, rival)
 
 
 def refit_start(
