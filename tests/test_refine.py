@@ -19,7 +19,7 @@ from sltr.refine import (
     unfoldings,
 )
 from sltr.refine.ranks import next_rank
-from sltr.refine.support import TOLERANCE
+from sltr.refine.support import SMALL_THRESHOLD, TOLERANCE
 from sltr.refine.sweeps import _core_step, _mode_step
 from sltr.ridge import ridge_system
 from sltr.solvers.components import CPComponents, TuckerComponents
@@ -346,9 +346,22 @@ def test_the_lasso_is_nearly_optimal_when_it_stops(seed, fraction):
     problem = SmallLasso(np.random.default_rng(seed))
     t = fraction * problem.largest
     exact = problem.solved([t], tol=0.0, max_steps=20_000)[0]
-    stopped = problem.solved([t])[0]
+    stopped = problem.solved([t], max_steps=2000)[0]
     null, best = (problem.value(coef, t) for coef in (0.0 * exact, exact))
     assert problem.value(stopped, t) - best <= TOLERANCE * null * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("fraction", [0.008, 0.003])
+def test_momentum_that_overshoots_ends_no_item(fraction):
+    """Where ⟨y, r⟩ < 0, a scaled residual may leave the dual's feasible set."""
+    for seed in range(60):
+        problem = SmallLasso(np.random.default_rng(seed), intercept=False)
+        t = fraction * problem.largest
+        exact = Lasso(alpha=t / len(problem.b), fit_intercept=False, max_iter=10**6)
+        best = problem.value(exact.fit(problem.A, problem.b).coef_, t)
+        stopped = problem.solved([t], max_steps=3000)[0]
+        allowed = TOLERANCE * fraction / SMALL_THRESHOLD * 0.5 * np.sum(problem.b**2)
+        assert problem.value(stopped, t) - best <= allowed
 
 
 def test_items_and_thresholds_are_solved_independently(rng):

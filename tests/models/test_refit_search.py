@@ -7,7 +7,7 @@ from sklearn.model_selection import KFold
 from sltr.models import refit_jobs
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import fitting_task
-from sltr.models.folds import Fold, held_out_losses, in_single_precision, with_pilots
+from sltr.models.folds import Fold, for_comparison, held_out_losses, with_pilots
 from sltr.models.refit_jobs import LowRank
 from sltr.models.refits import sweeps
 from sltr.models.sltr import SLTRRegressor
@@ -41,7 +41,7 @@ def ranks_tried(X, y, kind, rival=None):
     task = fitting_task(model, samples, samples.y[:, None])
     folds = [Fold.of(task, train, test) for train, test in KFold(3).split(X)]
     folds, pilots = with_pilots(task, folds, [10.0])
-    single, own = in_single_precision(task, folds)
+    single, own = for_comparison(task, folds)
     losses = None
     if rival is not None:
         nothing = [np.zeros((len(fold.rows), 1)) for fold in own]
@@ -87,14 +87,31 @@ def test_noise_ends_the_search_at_once(rng, kind):
     assert len(tried) == refit_jobs.PATIENCE[kind]
 
 
-@pytest.mark.parametrize("refine", ["sparse", "cp", "tucker", "reweight"])
+@pytest.mark.parametrize("n", [20, 1000])
+@pytest.mark.parametrize("shape", [(5,), (4, 3), (4, 3, 2)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_samples_that_are_all_equal_predict_the_mean(rng, refine, dtype):
-    X = np.full((20, 4, 3), 0.1, dtype)
-    y = (rng.normal(size=20) + 5.0).astype(dtype)
-    model = SLTRRegressor(1.0, 0.3, 0.3, refine=refine).fit(X, y)
-    np.testing.assert_allclose(model.predict(X), y.mean(), rtol=1e-4)
-    assert np.abs(model.coef_).max() < 1e-3
+def test_samples_that_are_all_equal_predict_the_mean(rng, dtype, shape, n):
+    X = np.full((n, *shape), 0.1, dtype)
+    y = (rng.normal(size=n) + 5.0).astype(dtype)
+    model = SLTRRegressorCV(cv=3).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y.mean(), rtol=1e-3)
+    assert np.abs(model.coef_).max() < 1e-2
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("x_unit", "y_unit"), [(1e-13, 1.0), (1e9, 1.0), (1.0, 1e-12), (1.0, 1e12)]
+)
+def test_units_do_not_matter(rng, dtype, x_unit, y_unit):
+    X, y = of_rank(rng, 1, n=80)
+    X, y = X.astype(dtype), y.astype(dtype)
+    plain = SLTRRegressorCV(cv=3).fit(X, y)
+    X, y = X * dtype(x_unit), y * dtype(y_unit)
+    model = SLTRRegressorCV(cv=3).fit(X, y)
+    assert model.score(X, y) == pytest.approx(
+        plain.score(X / x_unit, y / y_unit), abs=0.01
+    )
+    assert model.coef_.dtype == dtype
 
 
 @pytest.mark.parametrize("refine", ["sparse", "cp", "tucker", "reweight"])

@@ -60,7 +60,7 @@ def few_ranks(monkeypatch):
 def exact_refits(monkeypatch):
     """Compare in double precision, by steps that end where those of one fit do."""
     monkeypatch.setattr(
-        models.tuning, "in_single_precision", lambda task, folds: (task, folds)
+        models.tuning, "for_comparison", lambda task, folds: (task, folds)
     )
     monkeypatch.setattr(models.tuning, "LOOSER", 1.0)
     monkeypatch.setattr(refine.reweight, "TOLERANCE", 1e-10)

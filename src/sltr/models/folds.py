@@ -18,13 +18,14 @@ __all__ = [
     "Fold",
     "Task",
     "about_means",
+    "for_comparison",
     "held_out_losses",
-    "in_single_precision",
+    "in_range",
     "with_pilots",
 ]
 
-# A mean of equal numbers may be this many roundings away from them.
-ROUNDINGS = 8
+# Entries up to this size, and down to its inverse, are safe in single precision.
+LARGEST_SINGLE = 1e5
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,41 +100,69 @@ def with_pilots(
 def about_means(task: Task) -> tuple[Task, Array, Array]:
     """Return the task about the means of its samples and responses, and these.
 
-    What refits see: large means would take the digits that differences need. What
-    rounding leaves of a constant feature is no variation.
+    What refits see: large means would take the digits that differences need.
     """
     samples = task.samples
     xp = array_namespace(task.Y)
     flat = samples.flat
-    shift, y_shift = xp.mean(flat, axis=0), xp.mean(task.Y, axis=0)
     if not task.fit_intercept:
-        return task, 0.0 * shift, 0.0 * y_shift
-    rest = flat - shift
-    rounding = ROUNDINGS * float(xp.finfo(flat.dtype).eps) * xp.abs(shift)
-    rest = xp.where(xp.abs(rest) > rounding, rest, 0.0)
+        return task, 0.0 * flat[0, :], 0.0 * task.Y[0, :]
+    rest, shift = _deviations(flat)
+    Y, y_shift = _deviations(task.Y)
     samples = replace(samples, X=xp.reshape(rest, samples.X.shape))
-    return replace(task, samples=samples, Y=task.Y - y_shift), shift, y_shift
+    return replace(task, samples=samples, Y=Y), shift, y_shift
 
 
-def in_single_precision(task: Task, folds: Sequence[Fold]) -> tuple[Task, list[Fold]]:
+def _deviations(rows: Array) -> tuple[Array, Array]:
+    """Return rows about their mean, and the mean; exact zeros if all are equal.
+
+    A sum of equal numbers is rounded, but their differences are not.
+    """
+    xp = array_namespace(rows)
+    rest = rows - rows[0, :]
+    mean = xp.mean(rest, axis=0)
+    return rest - mean, rows[0, :] + mean
+
+
+def in_range(task: Task) -> Task:
+    """Return a task in double precision if its numbers are too large or too small.
+
+    Refits multiply four of them; single precision has no more than 1e±38.
+    """
+    xp = array_namespace(task.Y)
+    for values in (task.samples.flat, task.Y):
+        size = float(xp.max(xp.abs(values)))
+        if size > LARGEST_SINGLE or 0.0 < size < 1.0 / LARGEST_SINGLE:
+            return _in_precision(task, xp.float64)
+    return task
+
+
+def _in_precision(task: Task, dtype: Any) -> Task:
+    xp = array_namespace(task.Y)
+    samples = task.samples
+    X, weight, Y = (
+        xp.astype(values, dtype) for values in (samples.X, samples.weight, task.Y)
+    )
+    return replace(task, samples=replace(samples, X=X, weight=weight), Y=Y)
+
+
+def for_comparison(task: Task, folds: Sequence[Fold]) -> tuple[Task, list[Fold]]:
     """Return the task, about its means, and its folds for refits that are compared.
 
-    Their errors differ by far more than single precision rounds, at twice the speed;
-    the answer itself is fitted in the samples' own. The ridge system stays as it is.
+    In single precision where its range allows: their errors differ by far more than
+    it rounds, at twice the speed; the answer itself is fitted in the samples' own.
+    The ridge system stays as it is.
     """
     xp = array_namespace(task.Y)
     task, shift, y_shift = about_means(task)
-    X, weight, Y = (
-        xp.astype(values, xp.float32)
-        for values in (task.samples.X, task.samples.weight, task.Y)
-    )
+    safe = in_range(task)
+    task = _in_precision(task, xp.float32) if safe is task else safe
     own = [
         replace(
             fold,
             y_mean=fold.y_mean - to_numpy(y_shift),
-            x_mean=xp.astype(fold.x_mean - shift, xp.float32),
+            x_mean=xp.astype(fold.x_mean - shift, task.Y.dtype),
         )
         for fold in folds
     ]
-    samples = replace(task.samples, X=X, weight=weight)
-    return replace(task, samples=samples, Y=Y), own
+    return task, own

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sltr._array import Array, array_namespace, as_array
 from sltr.models.candidates import Candidate
-from sltr.models.folds import Task, about_means
+from sltr.models.folds import Task, about_means, in_range
 from sltr.models.refits import (
     low_rank_fits,
     low_rank_seeds,
@@ -37,17 +37,32 @@ def refit_coefs(
     """
     if not candidates:
         return {}
-    task, _, _ = about_means(task)
+    xp, dtype = array_namespace(task.Y), task.Y.dtype
+    others = [c for c in candidates if has_start(c)]
+    if others and estimates is None:
+        # The same for all of them.
+        base = replace(others[0], refine=None, rank=0, ridge=None, steps=0)
+        pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))
+        estimates = start_estimates(task, pilots[:, 0, ...], base)
+    task = in_range(about_means(task)[0])
+    if estimates is not None:
+        estimates = xp.astype(estimates, task.Y.dtype)
+    found = _refits(task, subsets, candidates, estimates)
+    return {c: xp.astype(coef, dtype) for c, coef in found.items()}
+
+
+def _refits(
+    task: Task,
+    subsets: Array,
+    candidates: Sequence[Candidate],
+    estimates: Array | None,
+) -> dict[Candidate, Array]:
     sparse = [c for c in candidates if c.refine == "sparse"]
     found = _sparse_refits(task, subsets, sparse)
     others = [c for c in candidates if has_start(c)]
-    if not others:
+    if estimates is None or not others:
         return found
-    # The same for all of them.
     base = replace(others[0], refine=None, rank=0, ridge=None, steps=0)
-    if estimates is None:
-        pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))
-        estimates = start_estimates(task, pilots[:, 0, ...], base)
     steps = None
     if len(task.samples.shape) > 1:
         steps = reweighted_fits(task, subsets, estimates)

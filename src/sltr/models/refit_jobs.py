@@ -65,6 +65,8 @@ class Sparse:
         losses = row_losses(self.task, self.folds, rows)
         mine = [c for c in losses if c.refine == "sparse"]
         bare = [c for c in mine if c.ridge is None]
+        if not bare:  # no finite errors
+            return None
         best, own_best, smallest = (
             min(some, key=lambda c: losses[c].sum()) for some in (losses, mine, bare)
         )

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 from sltr._array import Array, array_namespace, is_numpy
 from sltr.design import is_lazy
 from sltr.models.candidates import Candidate, refined
-from sltr.models.folds import Fold, Task, in_single_precision, with_pilots
+from sltr.models.folds import Fold, Task, for_comparison, with_pilots
 from sltr.models.passes import lazy_rows
 from sltr.models.plain import Plain, PlainEstimates, Row
 from sltr.models.refit_jobs import LowRank, Sparse, reweighted_rows, row_losses
@@ -98,7 +98,7 @@ def held_out_predictions(
     begin = start or refit_start(epsilons, pairs, task.radius)
     single, own = task, list(folds)
     if set(refinements) - {None, "scale"}:
-        single, own = in_single_precision(task, folds)
+        single, own = for_comparison(task, folds)
     sparse = None
     if "sparse" in refinements:
         lots: Sequence[Sequence[float]] = THRESHOLDS
@@ -269,5 +269,9 @@ def scale_factors(
     parts = list(zip(predictions, targets, weights, strict=True))
     cross = np.sum([w @ (p * t) for p, t, w in parts], axis=0)
     size = np.sum([w @ (p * p) for p, _, w in parts], axis=0)
-    factors = np.divide(cross, size, out=np.ones_like(size), where=size > 0)
+    target = np.sum([w @ (t * t) for _, t, w in parts], axis=0)
+    # Predictions of the size of rounding are none.
+    rounding = 10.0 * max(float(np.finfo(p.dtype).eps) for p, _, _ in parts)
+    some = size > rounding**2 * target
+    factors = np.divide(cross, size, out=np.ones_like(size), where=some)
     return np.clip(factors, 0.0, None)

@@ -51,6 +51,7 @@ def lasso(
         Bound on the duality gap relative to ½‖y‖²; less, in proportion, for
         thresholds below `SMALL_THRESHOLD`.
     max_steps : int
+        Steps after which an item ends with whatever gap it has.
     """
     xp = array_namespace(X)
     n_items, n_thresholds = thresholds.shape
@@ -219,9 +220,10 @@ class _State:
         energy, along = loss.product(residual, residual), loss.product(target, residual)
         primal = 0.5 * energy + self.threshold * xp.sum(xp.abs(self.ahead), axis=1)
         steepest = xp.max(xp.abs(slope), axis=1)
-        most = self.threshold / xp.where(steepest > 0, steepest, 1.0)
+        most = xp.where(steepest > 0, self.threshold, 1.0)
+        most = most / xp.where(steepest > 0, steepest, 1.0)
         best = along / xp.where(energy > 0, energy, 1.0)
-        scale = xp.minimum(xp.where(steepest > 0, most, 1.0), best)
+        scale = xp.maximum(-most, xp.minimum(most, best))
         dual = scale * along - 0.5 * scale**2 * energy
         return (primal - dual) / xp.where(null > 0, null, 1.0)
 
