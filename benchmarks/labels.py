@@ -51,11 +51,12 @@ from sltr.models.candidates import REFINEMENTS, Candidate
 from sltr.models.fitting import fitting_task
 from sltr.models.folds import Fold, Task
 from sltr.models.labels import fit_sigmoids, label_indicators
+from sltr.models.predicted import scale_factors
 from sltr.models.refit_coefs import refit_coefs
 from sltr.models.scoring import fold_scores
 from sltr.models.selection import close_to, one_vote_each
 from sltr.models.sltr_cv import grid_epsilons, grid_pairs
-from sltr.models.tuning import held_out_predictions, scale_factors
+from sltr.models.tuning import held_out_predictions
 from sltr.tensor import flatten, mode_product, unfold
 from sltr.validation import check_samples
 

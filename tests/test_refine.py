@@ -19,7 +19,7 @@ from sltr.refine import (
     unfoldings,
 )
 from sltr.refine.ranks import next_rank
-from sltr.refine.support import SMALL_THRESHOLD, TOLERANCE
+from sltr.refine.sparse import SMALL_THRESHOLD, TOLERANCE
 from sltr.refine.sweeps import _core_step, _mode_step
 from sltr.ridge import ridge_system
 from sltr.solvers.components import CPComponents, TuckerComponents

@@ -15,13 +15,13 @@ from sltr.models.answer import Member
 from sltr.models.folds import Fold, Task
 from sltr.models.heldout import KnownClassifier, KnownRegressor
 from sltr.models.labels import class_numbers
+from sltr.models.predicted import HeldOut, scale_factors
 from sltr.models.scoring import AT_ONCE, fold_scores
 from sltr.models.selection import (
     best_index,
     close_to,
     one_vote_each,
 )
-from sltr.models.tuning import HeldOut, scale_factors
 
 __all__ = ["Choice", "check_choosing", "choose"]
 

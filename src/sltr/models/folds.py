@@ -21,6 +21,7 @@ __all__ = [
     "for_comparison",
     "held_out_losses",
     "in_range",
+    "training_subsets",
     "with_pilots",
 ]
 
@@ -84,11 +85,17 @@ def held_out_losses(
     return np.concatenate(errors)
 
 
+def training_subsets(folds: Sequence[Fold]) -> Array:
+    """Return what the folds are trained on, (F, n)."""
+    subsets = [fold.subset for fold in folds]
+    return array_namespace(subsets[0]).stack(subsets, axis=0)
+
+
 def with_pilots(
     task: Task, folds: Sequence[Fold], epsilons: Sequence[float]
 ) -> tuple[list[Fold], Array]:
     """Return folds that know their mean sample, and their pilots (F, E, K, P)."""
-    subsets = array_namespace(task.Y).stack([fold.subset for fold in folds], axis=0)
+    subsets = training_subsets(folds)
     penalties = as_array(list(epsilons), task.Y)
     pilots, means = task.system.coefs_and_means(subsets, penalties)
     if not task.fit_intercept:

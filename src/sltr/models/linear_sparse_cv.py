@@ -85,18 +85,7 @@ class TensorLassoCV(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TensorLassoCV:
         """Choose the weight, then fit; `groups` are passed to the splitter."""
-        samples = check_samples(self, X, y, sample_weight)
-        solver = ElasticNetCV(
-            alphas=_alphas(self, samples, 1.0),
-            l1_ratio=1.0,
-            cv=kept_splits(self.cv, y, sample_weight, groups=groups),
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            n_jobs=self.n_jobs,
-        )
-        solve_linear(self, solver, samples)
-        _store_path(self, solver)
+        _fit_path(self, X, y, sample_weight, groups, 1.0)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -169,23 +158,30 @@ class TensorElasticNetCV(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TensorElasticNetCV:
         """Choose the weight, then fit; `groups` are passed to the splitter."""
-        samples = check_samples(self, X, y, sample_weight)
-        solver = ElasticNetCV(
-            alphas=_alphas(self, samples, self.l1_ratio),
-            l1_ratio=self.l1_ratio,
-            cv=kept_splits(self.cv, y, sample_weight, groups=groups),
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            n_jobs=self.n_jobs,
-        )
-        solve_linear(self, solver, samples)
-        _store_path(self, solver)
+        _fit_path(self, X, y, sample_weight, groups, self.l1_ratio)
         return self
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
+
+
+def _fit_path(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, l1_ratio: float
+) -> None:
+    """Choose the weight by scikit-learn's path, and remember it and the fit."""
+    samples = check_samples(model, X, y, sample_weight)
+    solver = ElasticNetCV(
+        alphas=_alphas(model, samples, l1_ratio),
+        l1_ratio=l1_ratio,
+        cv=kept_splits(model.cv, y, sample_weight, groups=groups),
+        fit_intercept=model.fit_intercept,
+        tol=model.tol,
+        max_iter=model.max_iter,
+        n_jobs=model.n_jobs,
+    )
+    solve_linear(model, solver, samples)
+    _store_path(model, solver)
 
 
 def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:

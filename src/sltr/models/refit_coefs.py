@@ -38,36 +38,36 @@ def refit_coefs(
     if not candidates:
         return {}
     xp, dtype = array_namespace(task.Y), task.Y.dtype
-    others = [c for c in candidates if has_start(c)]
-    if others and estimates is None:
-        # The same for all of them.
-        base = replace(others[0], refine=None, rank=0, ridge=None, steps=0)
+    refits = [c for c in candidates if has_start(c)]
+    if refits and estimates is None:
+        base = _start(refits)
         pilots = task.system.coefs(subsets, as_array([base.epsilon], task.Y))
         estimates = start_estimates(task, pilots[:, 0, ...], base)
     task = in_range(about_means(task)[0])
-    if estimates is not None:
+    sparse = [c for c in candidates if c.refine == "sparse"]
+    found = _sparse_refits(task, subsets, sparse)
+    if refits and estimates is not None:
         estimates = xp.astype(estimates, task.Y.dtype)
-    found = _refits(task, subsets, candidates, estimates)
+        found |= _refits_from(task, subsets, refits, estimates)
     return {c: xp.astype(coef, dtype) for c, coef in found.items()}
 
 
-def _refits(
-    task: Task,
-    subsets: Array,
-    candidates: Sequence[Candidate],
-    estimates: Array | None,
+def _start(refits: Sequence[Candidate]) -> Candidate:
+    """Return the setting all refits start from: the same for all of them."""
+    return replace(refits[0], refine=None, rank=0, ridge=None, steps=0)
+
+
+def _refits_from(
+    task: Task, subsets: Array, refits: Sequence[Candidate], estimates: Array
 ) -> dict[Candidate, Array]:
-    sparse = [c for c in candidates if c.refine == "sparse"]
-    found = _sparse_refits(task, subsets, sparse)
-    others = [c for c in candidates if has_start(c)]
-    if estimates is None or not others:
-        return found
-    base = replace(others[0], refine=None, rank=0, ridge=None, steps=0)
+    """Return reweighted and low-rank refits of estimates, (S, K, p1, …, pM)."""
+    found: dict[Candidate, Array] = {}
+    base = _start(refits)
     steps = None
     if len(task.samples.shape) > 1:
         steps = reweighted_fits(task, subsets, estimates)
-        found |= {c: steps[c.steps] for c in others if c.refine == "reweight"}
-    low_rank = [c for c in others if c.refine != "reweight"]
+        found |= {c: steps[c.steps] for c in refits if c.refine == "reweight"}
+    low_rank = [c for c in refits if c.refine != "reweight"]
     if not low_rank:
         return found
     problem, seeds = sweeps(task, subsets), low_rank_seeds(estimates, steps)

@@ -17,7 +17,7 @@ from sltr.models.candidates import (
     n_parameters,
     refined,
 )
-from sltr.models.folds import Fold, Task, held_out_losses
+from sltr.models.folds import Fold, Task, held_out_losses, training_subsets
 from sltr.models.plain import Row
 from sltr.models.refits import low_rank_fits, sparse_fits
 from sltr.models.selection import close_to
@@ -82,7 +82,7 @@ class Sparse:
         """
         task = self.task
         xp = array_namespace(task.Y)
-        subsets = xp.stack([self.folds[place].subset for place in places], axis=0)
+        subsets = training_subsets([self.folds[place] for place in places])
         fits = dict(
             sparse_fits(task, subsets, self.epsilon, self.lots[0], SUPPORT_RIDGES)
         )

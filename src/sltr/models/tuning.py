@@ -8,18 +8,24 @@ single fit; only their batches are larger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from sltr._array import Array, array_namespace, is_numpy
 from sltr.design import is_lazy
-from sltr.models.candidates import Candidate, refined
-from sltr.models.folds import Fold, Task, for_comparison, with_pilots
+from sltr.models.candidates import Candidate
+from sltr.models.folds import (
+    Fold,
+    Task,
+    for_comparison,
+    training_subsets,
+    with_pilots,
+)
 from sltr.models.passes import lazy_rows
 from sltr.models.plain import Plain, PlainEstimates, Row
+from sltr.models.predicted import HeldOut, collected
 from sltr.models.refit_jobs import LowRank, Sparse, reweighted_rows, row_losses
 from sltr.models.refits import (
     low_rank_seeds,
@@ -27,8 +33,9 @@ from sltr.models.refits import (
     start_estimates,
     sweeps,
 )
+from sltr.models.stages import Stages
 
-__all__ = ["HeldOut", "held_out_predictions", "scale_factors"]
+__all__ = ["held_out_predictions"]
 
 # Where refits start: fractions that denoise the pilot but keep its terms.
 START_RADII = (0.3, 0.3)
@@ -41,15 +48,6 @@ THRESHOLDS = ((0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02), (0.008, 0.005, 0.003))
 LOOSER, LARGEST_GAP = 10.0, 0.1
 # On a CPU, samples up to this size are estimated for all folds at once.
 SMALL_SAMPLE = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Predictions, centred, of a fold's rows: (n_rows, K) for each candidate."""
-
-    candidates: list[Candidate]
-    values: list[list[np.ndarray]]  # by candidate, then by fold
-    complexity: list[float]  # mean number of free parameters, relative to P
 
 
 def held_out_predictions(
@@ -90,7 +88,7 @@ def held_out_predictions(
         rows: list[Row] = lazy_rows(
             task, folds, *grid, measure=measure, n_jobs=n_jobs, progress=progress
         )
-        return _collected(rows, len(folds), refinements)
+        return collected(rows, len(folds), refinements)
     folds, pilots = with_pilots(task, folds, epsilons)
     jobs: list[Callable[[], list[Row]]] = []
     if None in refinements or "scale" in refinements:
@@ -107,7 +105,7 @@ def held_out_predictions(
         sparse = Sparse(single, own, begin.epsilon, lots)
         jobs.append(sparse)
     kinds = [kind for kind in ("tucker", "cp") if kind in refinements]
-    stages = _Stages(
+    stages = Stages(
         n_jobs if is_numpy(task.samples.X) else None,
         len(jobs) + len(kinds) + (len(sparse.lots) - 1 if sparse else 0),
         progress,
@@ -116,6 +114,7 @@ def held_out_predictions(
     if kinds or "reweight" in refinements:
         first = pilots[:, list(epsilons).index(begin.epsilon), ...]
         estimates = start_estimates(task, first, begin)
+        estimates = array_namespace(first).astype(estimates, single.Y.dtype)
         steps = _reweighted(single, own, estimates)
         if "reweight" in refinements and steps is not None:
             rows += reweighted_rows(single, own, begin, steps)
@@ -131,7 +130,7 @@ def held_out_predictions(
             f"{task.samples.shape}; 'reweight' expects at least two modes. Add another."
         )
         raise ValueError(msg)
-    return _collected(rows, len(folds), refinements)
+    return collected(rows, len(folds), refinements)
 
 
 def _plain_jobs(
@@ -166,9 +165,7 @@ def _reweighted(
     """Return all folds' reweighted estimates by steps; None if there are no modes."""
     if len(task.samples.shape) == 1:
         return None
-    xp = array_namespace(task.Y)
-    subsets = xp.stack([fold.subset for fold in folds], axis=0)
-    return reweighted_fits(task, subsets, xp.astype(estimates, task.Y.dtype))
+    return reweighted_fits(task, training_subsets(folds), estimates)
 
 
 def _low_rank_jobs(
@@ -180,9 +177,8 @@ def _low_rank_jobs(
     rows: Sequence[Row],
 ) -> Callable[[str], LowRank]:
     """Return what makes a kind's job; all share one problem and one rival."""
-    xp = array_namespace(task.Y)
-    problem = sweeps(task, xp.stack([fold.subset for fold in folds], axis=0))
-    seeds = low_rank_seeds(xp.astype(estimates, task.Y.dtype), steps)
+    problem = sweeps(task, training_subsets(folds))
+    seeds = low_rank_seeds(estimates, steps)
     others = row_losses(task, folds, rows).values()
     rival = min(others, key=np.sum, default=None)
     return lambda kind: LowRank(task, folds, problem, kind, begin, seeds, rival)
@@ -198,80 +194,3 @@ def refit_start(
     if radius == "absolute":
         radii = pairs[len(pairs) // 2]
     return Candidate(middle, *radii)
-
-
-class _Stages:
-    """Jobs that run one lot after another, those of a lot side by side."""
-
-    def __init__(
-        self,
-        n_jobs: int | None,
-        total: int,
-        progress: Callable[[int, int], None] | None,
-    ):
-        self.n_jobs, self.total, self.done = n_jobs, total, 0
-        self.report = progress or (lambda done, total: None)
-
-    def run(self, jobs: Sequence[Callable[[], list[Row]]]) -> list[Row]:
-        """Return the rows of all jobs."""
-        rows: list[Row] = []
-        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
-        for part in parallel(delayed(job)() for job in jobs):
-            rows += part
-            self.done += 1
-            self.report(self.done, self.total)
-        return rows
-
-    def finish(self) -> None:
-        """Report those that were not needed."""
-        if self.done < self.total:
-            self.report(self.total, self.total)
-
-
-def _collected(
-    found: Sequence[Row],
-    n_folds: int,
-    refinements: Sequence[str | None],
-) -> HeldOut:
-    table: dict[Candidate, list] = {}
-    parameters: dict[Candidate, float] = {}
-    for candidate, f, values, n_free in found:
-        table.setdefault(candidate, [None] * n_folds)[f] = values
-        parameters[candidate] = parameters.get(candidate, 0.0) + n_free / n_folds
-    candidates = list(table)
-    if "scale" in refinements:
-        candidates += [
-            refined("scale", c, ())[0] for c in candidates if c.refine is None
-        ]
-    if None not in refinements:
-        candidates = [c for c in candidates if c.refine is not None]
-    # A scale factor is applied to the plain candidate's own predictions.
-    sources = [
-        replace(c, refine=None) if c.refine == "scale" else c for c in candidates
-    ]
-    return HeldOut(
-        candidates,
-        [table[source] for source in sources],
-        [parameters[source] for source in sources],
-    )
-
-
-def scale_factors(
-    predictions: Sequence[np.ndarray],
-    targets: Sequence[np.ndarray],
-    weights: Sequence[np.ndarray],
-) -> np.ndarray:
-    """Return least-squares factors on held-out predictions, one per response (K,).
-
-    Predictions and targets are centred by their folds' training means, each of
-    shape (n_rows, K); a factor below zero says that nothing was found.
-    """
-    parts = list(zip(predictions, targets, weights, strict=True))
-    cross = np.sum([w @ (p * t) for p, t, w in parts], axis=0)
-    size = np.sum([w @ (p * p) for p, _, w in parts], axis=0)
-    target = np.sum([w @ (t * t) for _, t, w in parts], axis=0)
-    # Predictions of the size of rounding are none.
-    rounding = 10.0 * max(float(np.finfo(p.dtype).eps) for p, _, _ in parts)
-    some = size > rounding**2 * target
-    factors = np.divide(cross, size, out=np.ones_like(size), where=some)
-    return np.clip(factors, 0.0, None)
