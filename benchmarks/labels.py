@@ -7,13 +7,13 @@
 All candidates of SLTRClassifierCV are fitted once for each trial, on the inner
 folds and on all training samples; ways to combine them are compared on the same
 held-out predictions. Tables give AUROC, log-loss and Brier score of the test
-samples for `rule="average"`, the default, and the others' mean difference from it,
+samples for `rule="vote"`, the default, and the others' mean difference from it,
 with its standard error over trials. `--pairs` adds all other pairs of Haxby's
 classes. A killed run goes on where it stopped.
 
-Ways: "best" is `rule="best"`; "…, AUROC" are tuned on `scoring="roc_auc"`, "folds"
-takes those within one standard error of AUROC over folds as members; "stack" weighs
-the kinds of refinement by non-negative ridge regression of the labels on their
+Ways: "average" and "best" are `rule`s; "…, AUROC" are tuned on `scoring="roc_auc"`,
+"folds" takes those within one standard error of AUROC over folds as members; "stack"
+weighs the kinds of refinement by non-negative ridge regression of the labels on their
 held-out scores, "logistic stack" by logistic regression, "moved" by a ridge about
 the average's own weights; "core" is the best Tucker refit with its core fitted anew,
 by either loss, at the ridge that is best on the test samples; "IRLS" fits everything
@@ -54,7 +54,7 @@ from sltr.models.labels import fit_sigmoids, label_indicators
 from sltr.models.predicted import scale_factors
 from sltr.models.refit_coefs import refit_coefs
 from sltr.models.scoring import fold_scores
-from sltr.models.selection import close_to, one_vote_each
+from sltr.models.selection import close_to, shares_by_kind, votes
 from sltr.models.sltr_cv import grid_epsilons, grid_pairs
 from sltr.models.tuning import held_out_predictions
 from sltr.tensor import flatten, mode_product, unfold
@@ -70,6 +70,7 @@ CLASSES = (
     "chair",
     "face",
 )
+BASE = "vote"  # the way that others are compared with
 CORE_RIDGES = (1.0, 10.0, 100.0, 1000.0)
 STACK_RIDGE = 0.1  # relative to the scores' energy
 Folds = list[tuple[np.ndarray, np.ndarray]]
@@ -145,10 +146,18 @@ def best(c: Candidates, scoring: str = "r2") -> np.ndarray:
     return np.eye(len(c.kinds))[c.table(scoring).mean(axis=0).argmax()]
 
 
+def vote(c: Candidates, scoring: str = "r2") -> np.ndarray:
+    """Shares of `rule="vote"`."""
+    index = int(best(c, scoring).argmax())
+    n = len(c.y)
+    overlap = sum(len(test) / (n - len(test)) for test in c.folds)
+    return shares_by_kind(c.kinds, votes(index, c.losses, np.ones(n), overlap))
+
+
 def average(c: Candidates, scoring: str = "r2") -> np.ndarray:
     """Shares of `rule="average"`."""
     index = int(best(c, scoring).argmax())
-    return one_vote_each(c.kinds, close_to(index, c.losses, np.ones(len(c.y))))
+    return shares_by_kind(c.kinds, close_to(index, c.losses, np.ones(len(c.y))))
 
 
 def average_by_folds(c: Candidates) -> np.ndarray:
@@ -156,7 +165,7 @@ def average_by_folds(c: Candidates) -> np.ndarray:
     table = c.table("roc_auc")
     gap = table[:, [int(table.mean(axis=0).argmax())]] - table
     error = gap.std(axis=0, ddof=1) / np.sqrt(len(table))
-    return one_vote_each(c.kinds, gap.mean(axis=0) <= error)
+    return shares_by_kind(c.kinds, gap.mean(axis=0) <= error)
 
 
 def kind_shares(c: Candidates) -> np.ndarray:
@@ -255,7 +264,7 @@ def core_refits(trial: Trial, folds: Folds, y: np.ndarray) -> dict[str, list]:
 
 def irls(trial: Trial, folds: Folds, c: Candidates) -> np.ndarray:
     """Test scores of SLTR fitted to the labels' working responses and weights."""
-    held = c.answer(average(c))[0]
+    held = c.answer(vote(c))[0]
     odds = np.empty(len(c.y))
     for train, test in folds:
         odds[test] = _log_odds(held[train], c.y[train], held[test])
@@ -332,6 +341,8 @@ def compare(trial: Trial, with_peers: bool) -> dict[str, list[float]]:
     folds = _inner(trial, np.arange(len(trial.y)))
     c = Candidates(trial, folds)
     shares = {
+        "vote": vote(c),
+        "vote, AUROC": vote(c, "roc_auc"),
         "average": average(c),
         "best": best(c),
         "average, AUROC": average(c, "roc_auc"),
@@ -411,13 +422,13 @@ def tables(rows: list[dict]) -> str:
 
 
 def _cell(each: list[dict], way: str, place: int) -> str:
-    pairs = [(row[way][place], row["average"][place]) for row in each if way in row]
+    pairs = [(row[way][place], row[BASE][place]) for row in each if way in row]
     values, base = np.array(pairs, float).reshape(-1, 2).T
     if not len(values) or np.isnan(values).all():
         return ""
-    gap = values if way == "average" else values - base
+    gap = values if way == BASE else values - base
     error = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
-    sign = "" if way == "average" else "+"
+    sign = "" if way == BASE else "+"
     return f"{gap.mean():{sign}.4f} ± {error:.4f}"
 
 

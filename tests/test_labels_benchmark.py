@@ -40,7 +40,7 @@ def candidates(labels, trial, folds):
 
 @pytest.mark.parametrize(
     ("rule", "scoring"),
-    [("average", None), ("average", "roc_auc"), ("best", "roc_auc")],
+    [("vote", None), ("vote", "roc_auc"), ("average", "roc_auc"), ("best", None)],
 )
 def test_rules_are_those_of_the_estimator(
     labels, trial, folds, candidates, rule, scoring

@@ -1,10 +1,12 @@
 """How far the search for a refit goes, and refits of awkward samples."""
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from sltr.models import refit_jobs
+from sltr.models import refit_jobs, refits
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import fitting_task
 from sltr.models.folds import Fold, for_comparison, held_out_losses, with_pilots
@@ -22,14 +24,14 @@ def rng():
     return np.random.default_rng(20240229)
 
 
-def of_rank(rng, rank, n=150, noise=0.1):
+def of_rank(rng, rank, n=150, noise=0.1, shape=SHAPE):
     """Return samples, and responses of orthogonal terms of falling size."""
-    coef = np.zeros(SHAPE)
-    bases = [np.linalg.qr(rng.normal(size=(size, size)))[0] for size in SHAPE]
+    coef = np.zeros(shape)
+    bases = [np.linalg.qr(rng.normal(size=(size, size)))[0] for size in shape]
     for r in range(rank):
         vectors = [basis[:, r] for basis in bases]
-        coef += 0.8**r * np.einsum("i,j,k->ijk", *vectors)
-    X = rng.normal(size=(n, *SHAPE))
+        coef += 0.8**r * reduce(np.multiply.outer, vectors)
+    X = rng.normal(size=(n, *shape))
     signal = X.reshape(n, -1) @ coef.ravel()
     return X, signal + noise * signal.std() * rng.normal(size=n)
 
@@ -46,7 +48,7 @@ def ranks_tried(X, y, kind, rival=None):
     if rival is not None:
         nothing = [np.zeros((len(fold.rows), 1)) for fold in own]
         losses = rival * held_out_losses(single, own, nothing)
-    seeds = [pilots.reshape(3, 1, *SHAPE).astype(np.float32)]
+    seeds = [pilots.reshape(3, 1, *X.shape[1:]).astype(np.float32)]
     start = Candidate(10.0, 0.3, 0.3)
     problem = sweeps(single, np.stack([fold.subset for fold in own]))
     rows = LowRank(single, own, problem, kind, start, seeds, losses)()
@@ -61,6 +63,32 @@ def test_ranks_are_tried_until_they_gain_nothing(rng, kind):
     else:
         assert (2, 2, 2) in tried
         assert len(tried) <= tried.index((2, 2, 2)) + 1 + refit_jobs.PATIENCE[kind]
+
+
+def test_ranks_of_matrices_rise_together_and_need_no_patience(rng):
+    X, y = of_rank(rng, 2, shape=(8, 7))
+    assert ranks_tried(X, y, "tucker") == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_refits_start_from_the_grids_own_estimates(rng, monkeypatch):
+    X, y = of_rank(rng, 2)
+    settings = {"lambdas_sparse": (0.0, 0.3), "lambdas_low": (0.3,), "cv": 3}
+    alone = SLTRRegressorCV(**settings, refine="reweight").fit(X, y)
+    solved = []
+    path = refits.estimate_path
+    monkeypatch.setattr(
+        refits, "estimate_path", lambda *args: solved.append(args) or path(*args)
+    )
+    both = SLTRRegressorCV(**settings, refine=(None, "reweight")).fit(X, y)
+    assert not solved
+    np.testing.assert_allclose(
+        both.cv_results_["mean_test_score"][-5:],
+        alone.cv_results_["mean_test_score"],
+        rtol=1e-4,
+    )
+    # Without the start in the grid it is solved for.
+    SLTRRegressorCV(lambdas_sparse=(0.0,), cv=3, refine=(None, "cp")).fit(X, y)
+    assert solved
 
 
 @pytest.mark.parametrize("kind", ["cp", "tucker"])

@@ -50,6 +50,11 @@ class Candidate:
     steps: int = 0
 
     @property
+    def radii(self) -> tuple[float, float]:
+        """The pair of them, as a grid has it."""
+        return self.lambda_sparse, self.lambda_low
+
+    @property
     def settings(self) -> tuple:
         """The refinement's own settings, as `refine=(kind, …)` takes them."""
         if self.refine == "sparse":

@@ -20,10 +20,13 @@ from sltr.models.scoring import AT_ONCE, fold_scores
 from sltr.models.selection import (
     best_index,
     close_to,
-    one_vote_each,
+    shares_by_kind,
+    votes,
 )
 
 __all__ = ["Choice", "check_choosing", "choose"]
+
+RULES = ("average", "vote", "best", "1se")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +42,9 @@ class Choice:
 
 def check_choosing(scoring: Any, rule: Any) -> None:
     """Refuse unknown names before anything is fitted."""
-    if rule not in ("average", "best", "1se"):
-        msg = f"rule={rule!r} was given; expected 'average', 'best' or '1se'."
+    if rule not in RULES:
+        names = ", ".join(map(repr, RULES))
+        msg = f"rule={rule!r} was given; expected one of {names}."
         raise ValueError(msg)
     if isinstance(scoring, str):
         get_scorer(scoring)
@@ -59,7 +63,7 @@ def choose(
     rule: str = "best",
     weighted: bool = False,
 ) -> Choice:
-    """Return the candidate of the best mean score, or the mean of those close to it.
+    """Return the candidate of the best mean score, or a mean of those near it.
 
     Parameters
     ----------
@@ -68,7 +72,7 @@ def choose(
         negative squared error if a fold is a single sample.
     classes : array, optional
         The labels, for a classifier.
-    rule : {"average", "best", "1se"}
+    rule : {"average", "vote", "best", "1se"}
     weighted : bool
         Whether scores take the samples' weights.
     """
@@ -101,9 +105,13 @@ def choose(
     )
     shares = np.zeros(len(held.candidates))
     shares[index] = 1.0
-    if rule == "average":
-        close = close_to(index, np.concatenate(losses), np.concatenate(weights))
-        shares = one_vote_each([c.refine for c in held.candidates], close)
+    if rule in ("average", "vote"):
+        all_losses = (np.concatenate(losses), np.concatenate(weights))
+        if rule == "average":
+            chosen = close_to(index, *all_losses)
+        else:
+            chosen = votes(index, *all_losses, _overlap(folds))
+        shares = shares_by_kind([c.refine for c in held.candidates], chosen)
     order = [index, *(g for g in np.flatnonzero(shares).tolist() if g != index)]
     members = []
     found = [
@@ -121,6 +129,11 @@ def choose(
             for mean, values in zip(found, held.values[g], strict=True)
         ]
     return Choice(index, members, shares, table, found)
+
+
+def _overlap(folds: Sequence[Fold]) -> float:
+    """Return the sum of the folds' numbers of held-out samples per training sample."""
+    return sum(len(fold.rows) / int(to_numpy(fold.subset).sum()) for fold in folds)
 
 
 def _scores(

@@ -60,19 +60,24 @@ class Plain:
     folds: list[Fold]
     epsilons: list[float]
     estimates: PlainEstimates
+    start: Candidate | None = None  # whose coefficients refits start from
 
-    def __call__(self) -> list[Row]:
-        """Return the rows of all candidates and folds."""
+    def __call__(self) -> tuple[list[Row], Array | None]:
+        """Return the rows of all candidates and folds, and the start's (F, K, P)."""
         rows: list[Row] = []
+        kept: Array | None = None
         for places, coef, free in self.estimates.chunks():
+            xp = array_namespace(coef)
+            pairs = [self.estimates.pairs[g] for g in places]
+            if self.start is not None and self.start.radii in pairs:
+                e = self.epsilons.index(self.start.epsilon)
+                kept = coef[:, e, :, pairs.index(self.start.radii), :]
             for f, fold in enumerate(self.folds):
-                xp = array_namespace(coef)
                 flat = xp.reshape(coef[f, ...], (-1, coef.shape[4]))
                 values = fold.centred_predictions(self.task, flat)
                 values = values.reshape(-1, *coef.shape[1:4])
-                pairs = [self.estimates.pairs[g] for g in places]
                 rows += rows_of(self.epsilons, pairs, self.places[f], values, free[f])
-        return in_grid_order(rows, self.epsilons, self.estimates.pairs)
+        return in_grid_order(rows, self.epsilons, self.estimates.pairs), kept
 
 
 def rows_of(

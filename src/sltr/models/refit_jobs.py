@@ -166,6 +166,7 @@ class LowRank:
         null = held_out_losses(task, self.folds, [np.zeros(size) for size in shapes])
         best, idle = null, 0
         rival = null if self.rival is None else self.rival
+        patience = PATIENCE[self.kind] if len(shape) > 2 else 1
         while one_rank := list(islice(fits, len(RIDGES))):
             losses = []
             for candidate, refit in one_rank:
@@ -181,7 +182,7 @@ class LowRank:
             fair = best is null and not _is_better(null, least)
             if not fair and not _is_better(least, best):
                 idle += 1
-                if idle == PATIENCE[self.kind]:
+                if idle == patience:
                     break
                 continue
             left = _ranks_left(candidate.rank, largest_rank(self.kind, shape), shape)

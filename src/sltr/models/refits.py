@@ -37,20 +37,27 @@ __all__ = [
 SEED_STEPS = (4, 10)
 
 
-def start_estimates(task: Task, pilots: Array, start: Candidate) -> Array:
+def start_estimates(
+    task: Task,
+    pilots: Array,
+    start: Candidate,
+    known: Sequence[Array | None] = (),
+) -> Array:
     """Return the estimates refits start from, (S, K, p1, …, pM).
 
-    `pilots` has shape (S, K, P).
+    `pilots` has shape (S, K, P), and so have those that are `known`, end to end; if
+    any is not, they are solved for.
     """
     shape = task.samples.shape
     xp = array_namespace(pilots)
-    flat = xp.reshape(pilots, (-1, *shape))
-    sparse, low = (
-        as_array([value], flat) for value in (start.lambda_sparse, start.lambda_low)
-    )
-    radii = absolute_radii(flat, sparse, low, task.radius)
-    [(_, found)] = estimate_path(flat, *radii, task.settings)
-    first = xp.reshape(found.coef[:, 0, ...], (*pilots.shape[:2], *shape))
+    parts = [part for part in known if part is not None]
+    if not parts or len(parts) < len(known):
+        flat = xp.reshape(pilots, (-1, *shape))
+        sparse, low = (as_array([radius], flat) for radius in start.radii)
+        radii = absolute_radii(flat, sparse, low, task.radius)
+        [(_, found)] = estimate_path(flat, *radii, task.settings)
+        parts = [found.coef[:, 0, ...]]
+    first = xp.reshape(xp.concat(parts, axis=0), (*pilots.shape[:2], *shape))
     return or_pilots(first, pilots)
 
 

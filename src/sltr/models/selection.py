@@ -21,10 +21,14 @@ __all__ = [
     "close_to",
     "cv_table",
     "kept_splits",
-    "one_vote_each",
     "record_choice",
+    "shares_by_kind",
     "splits",
+    "votes",
 ]
+
+# Lesser ones would cost a refit and change little.
+SMALLEST_VOTE = 0.1
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -150,30 +154,70 @@ def close_to(best: int, losses: np.ndarray, weight: np.ndarray) -> np.ndarray:
     >>> close_to(0, losses, np.ones(3)).tolist()
     [True, False, True]
     """
-    share = weight / weight.sum()
-    excess = losses - losses[:, [best]]
-    mean = share @ excess
-    count = np.maximum(weight, 1.0).sum()
-    error = np.sqrt(share @ (excess - mean) ** 2 / count)
+    mean, error = _excess(best, losses, weight)
     return mean <= error
 
 
-def one_vote_each(kinds: Sequence, chosen: np.ndarray) -> np.ndarray:
-    """Return shares that sum to one: equal for kinds, and equal within a kind.
+def votes(
+    best: int, losses: np.ndarray, weight: np.ndarray, overlap: float
+) -> np.ndarray:
+    """Return how well held-out losses agree with being as good as the best, (G,).
+
+    exp(−z²/2), z the mean excess over the best one's losses in standard errors; one
+    for those that exceed them by nothing, zero below `SMALLEST_VOTE`.
+
+    Parameters
+    ----------
+    best, losses, weight
+        As for `close_to`.
+    overlap : float
+        The sum over folds of held-out samples per training sample. Folds that train
+        on the same samples err alike: their mean's variance is 1 + overlap times that
+        of as many independent errors (Nadeau & Bengio 2003).
 
     Examples
     --------
     >>> import numpy as np
-    >>> one_vote_each(["a", "a", "b", "b"], np.array([True, True, True, False]))
-    array([0.25, 0.25, 0.5 , 0.  ])
+    >>> losses = np.array([[1.0, 2.0, 0.0], [1.0, 1.8, 2.1], [1.0, 0.7, 1.0]])
+    >>> votes(0, losses, np.ones(3), overlap=1.25).round(2).tolist()
+    [1.0, 0.6, 1.0]
     """
-    members: dict = {}
-    for place in np.flatnonzero(chosen).tolist():
-        members.setdefault(kinds[place], []).append(place)
+    mean, error = _excess(best, losses, weight)
+    error = error * np.sqrt(1.0 + overlap)
+    steps = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
+    found = np.where(mean <= 0, 1.0, np.exp(-0.5 * steps**2))
+    return np.where(found >= SMALLEST_VOTE, found, 0.0)
+
+
+def _excess(
+    best: int, losses: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean excess of losses over the best one's, and its standard error."""
+    share = weight / weight.sum()
+    excess = losses - losses[:, [best]]
+    mean = share @ excess
+    count = np.maximum(weight, 1.0).sum()
+    return mean, np.sqrt(share @ (excess - mean) ** 2 / count)
+
+
+def shares_by_kind(kinds: Sequence, votes: np.ndarray) -> np.ndarray:
+    """Return shares that sum to one: kinds by their best vote, within a kind by votes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shares_by_kind(["a", "a", "b", "b"], np.array([True, True, True, False]))
+    array([0.25, 0.25, 0.5 , 0.  ])
+    >>> shares_by_kind(["a", "a", "b", "b"], np.array([1.0, 0.5, 0.0, 0.5]))
+    array([0.44444444, 0.22222222, 0.        , 0.33333333])
+    """
+    votes = np.asarray(votes, dtype=float)
     shares = np.zeros(len(kinds))
-    for places in members.values():
-        shares[places] = 1.0 / (len(members) * len(places))
-    return shares
+    for kind in dict.fromkeys(kinds):
+        own = np.array([other == kind for other in kinds])
+        if votes[own].any():
+            shares[own] = votes[own].max() * votes[own] / votes[own].sum()
+    return shares / shares.sum()
 
 
 def record_choice(

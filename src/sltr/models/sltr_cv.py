@@ -72,10 +72,13 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         As in scikit-learn.
     scoring : str or callable, optional
         As in scikit-learn; R² by default.
-    rule : {"average", "best", "1se"}
+    rule : {"average", "vote", "best", "1se"}
         "average": the mean of the candidates that held-out squared errors cannot
         tell from the best (by one standard error of the difference), with one vote
-        for each kind of refinement. It predicts best. "best": the best candidate
+        for each kind of refinement. It predicts well and keeps what structure
+        these have in common. "vote": the mean of all, weighted by how well these
+        errors agree with their being the best, exp(−z²/2) at z standard errors;
+        better for labels, and seldom with zeros. "best": the best candidate
         alone: of exact rank if it is a low-rank refit, with exact zeros if it is
         "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
@@ -199,10 +202,12 @@ class SLTRClassifierCV(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    epsilons, lambdas_sparse, lambdas_low, refine, cv, rule, radius, coupling, \
-weights, solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, \
-memory_limit, progress
+    epsilons, lambdas_sparse, lambdas_low, refine, cv, radius, coupling, weights, \
+solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
         As for `SLTRRegressorCV`; an integer `cv` means stratified folds.
+    rule : {"vote", "average", "best", "1se"}
+        As for `SLTRRegressorCV`, but "vote" is the default: squared errors of labels
+        are noisy, and many candidates rank samples better than a few.
     scoring : str or callable, optional
         As in scikit-learn; by default R² of the class indicators, which is finer
         than accuracy where samples are few.
@@ -238,7 +243,7 @@ best_index_, best_score_, cv_results_
         refine: Sequence[str | None] = REFINEMENTS,
         cv: Any = 5,
         scoring: str | Callable | None = None,
-        rule: str = "average",
+        rule: str = "vote",
         radius: str = "relative",
         coupling: str = "average",
         weights: str | tuple[float, float] = "unit",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from joblib import Parallel, delayed
 
-from sltr.models.plain import Row
-
 __all__ = ["Stages"]
+
+Result = TypeVar("Result")
 
 
 class Stages:
@@ -23,15 +24,15 @@ class Stages:
         self.n_jobs, self.total, self.done = n_jobs, total, 0
         self.report = progress or (lambda done, total: None)
 
-    def run(self, jobs: Sequence[Callable[[], list[Row]]]) -> list[Row]:
-        """Return the rows of all jobs."""
-        rows: list[Row] = []
+    def run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Return what each job returns."""
+        results: list[Result] = []
         parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
-        for part in parallel(delayed(job)() for job in jobs):
-            rows += part
+        for result in parallel(delayed(job)() for job in jobs):
+            results.append(result)
             self.done += 1
             self.report(self.done, self.total)
-        return rows
+        return results
 
     def finish(self) -> None:
         """Report those that were not needed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -84,17 +85,23 @@ def held_out_predictions(
     """
     task = _with_looser_gap(task)
     if is_lazy(task.samples.X):
-        grid = (list(epsilons), list(pairs))
         rows: list[Row] = lazy_rows(
-            task, folds, *grid, measure=measure, n_jobs=n_jobs, progress=progress
+            task,
+            folds,
+            list(epsilons),
+            list(pairs),
+            measure=measure,
+            n_jobs=n_jobs,
+            progress=progress,
         )
         return collected(rows, len(folds), refinements)
     folds, pilots = with_pilots(task, folds, epsilons)
-    jobs: list[Callable[[], list[Row]]] = []
-    if None in refinements or "scale" in refinements:
-        jobs += _plain_jobs(task, folds, epsilons, pairs, pilots, measure)
     begin = start or refit_start(epsilons, pairs, task.radius)
-    single, own = task, list(folds)
+    grid: list[Plain] = []
+    if None in refinements or "scale" in refinements:
+        grid += _plain_jobs(task, folds, epsilons, pairs, pilots, begin, measure)
+    jobs: list[Callable] = [*grid]
+    single, own = task, folds
     if set(refinements) - {None, "scale"}:
         single, own = for_comparison(task, folds)
     sparse = None
@@ -110,19 +117,21 @@ def held_out_predictions(
         len(jobs) + len(kinds) + (len(sparse.lots) - 1 if sparse else 0),
         progress,
     )
-    rows = stages.run(jobs)
+    results = stages.run(jobs)
+    plain, others = results[: len(grid)], results[len(grid) :]
+    rows = list(chain(*(part for part, _ in plain), *others))
     if kinds or "reweight" in refinements:
         first = pilots[:, list(epsilons).index(begin.epsilon), ...]
-        estimates = start_estimates(task, first, begin)
+        estimates = start_estimates(task, first, begin, [found for _, found in plain])
         estimates = array_namespace(first).astype(estimates, single.Y.dtype)
         steps = _reweighted(single, own, estimates)
         if "reweight" in refinements and steps is not None:
             rows += reweighted_rows(single, own, begin, steps)
         if kinds:
             job = _low_rank_jobs(single, own, begin, estimates, steps, rows)
-            rows += stages.run([job(kind) for kind in kinds])
+            rows += chain(*stages.run([job(kind) for kind in kinds]))
     while sparse := sparse and sparse.following(rows):
-        rows += stages.run([sparse])
+        rows += chain(*stages.run([sparse]))
     stages.finish()
     if not rows:
         msg = (
@@ -139,6 +148,7 @@ def _plain_jobs(
     epsilons: Sequence[float],
     pairs: Sequence[tuple[float, float]],
     pilots: Array,
+    start: Candidate,
     measure: bool,
 ) -> Iterator[Plain]:
     """Yield the paper's estimates: of all folds at once, or on a CPU of each fold."""
@@ -150,7 +160,7 @@ def _plain_jobs(
             task.samples.shape, task.radius, task.settings, own, list(pairs), measure
         )
         some = [folds[f] for f in part]
-        yield Plain(task, part, some, list(epsilons), estimates)
+        yield Plain(task, part, some, list(epsilons), estimates, start)
 
 
 def _with_looser_gap(task: Task) -> Task:

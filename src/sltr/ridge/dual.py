@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
-from sltr._array import Array, array_namespace, clip, eigh
+from sltr._array import Array, array_namespace, clip, eigh, positive_solver, to_python
 from sltr.design import combine, gram
 from sltr.ridge.centring import Centring, subset_shares
 from sltr.ridge.solves import (
@@ -16,10 +17,17 @@ from sltr.ridge.solves import (
 
 __all__ = ["GramRidge", "gram_ridge"]
 
+# Of a pilot found through the eigendecomposition, relative to its size.
+LARGEST_ERROR = 1e-7
+
 
 @dataclass(frozen=True, eq=False)
 class GramRidge:
-    """Ridge through the n × n Gram matrix: the expensive product is made once."""
+    """Ridge through the n × n Gram matrix: the expensive product is made once.
+
+    So is its eigendecomposition, if leave-one-out errors ask for it; subsets that
+    leave few samples out are then solved for from it.
+    """
 
     method: ClassVar[str] = "dual"
 
@@ -47,9 +55,53 @@ class GramRidge:
     def duals(self, subsets: Array, epsilons: Array) -> Array:
         """Return c of shape (S, E, K, n) with pilot = c·X."""
         xp = array_namespace(self.gram)
-        found = [
-            self._subset_duals(subsets[s, :], epsilons) for s in range(subsets.shape[0])
-        ]
+        n, known = subsets.shape[1], self._spectrum_serves(epsilons)
+        found = []
+        counts = xp.sum(xp.astype(subsets, xp.int64), axis=1)
+        for s, count in enumerate(to_python(counts)):
+            # Multiplications of either way, but for what they have in common.
+            cheaper = 6 * (n - count) ** 2 * n <= count**3
+            solve = self._duals_by_omission if known and cheaper else self._subset_duals
+            found.append(solve(subsets[s, :], epsilons))
+        return xp.stack(found, axis=0)
+
+    def _spectrum_serves(self, epsilons: Array) -> bool:
+        """Say whether the decomposition is known, and exact enough for penalties."""
+        if "_spectrum" not in vars(self):
+            return False
+        xp = array_namespace(self.gram)
+        rounding = xp.finfo(self.gram.dtype).eps * float(xp.max(self._spectrum[0]))
+        return rounding <= LARGEST_ERROR * float(xp.min(epsilons))
+
+    def _duals_by_omission(self, subset: Array, epsilons: Array) -> Array:
+        """Return c of shape (E, K, n) from the decomposition for all samples.
+
+        With H = (K + εI)⁻¹ for all of them, responses of those left out are chosen
+        such that these get no share in H·y; the intercept makes shares sum to zero.
+        """
+        values, vectors = self._spectrum
+        xp = array_namespace(values)
+        back = xp.matrix_transpose(vectors)
+        out = xp.nonzero(~subset)[0]
+        rows = xp.take(vectors, out, axis=0)
+        inside = xp.astype(subset, values.dtype)[:, None]
+        root = xp.sqrt(self.weight)[:, None] * inside
+        target = Centring(self.weight, self.fit_intercept).gather(self.Y)
+        rhs = back @ xp.concat([inside * target, root], axis=1)
+        found = []
+        for e in range(epsilons.shape[0]):
+            inverse = (1.0 / (clip(values, 0.0, None) + epsilons[e]))[:, None]
+            shares = vectors @ (inverse * rhs)
+            if out.shape[0]:
+                block = rows @ (inverse * xp.matrix_transpose(rows))
+                excess = positive_solver(block)(xp.take(shares, out, axis=0))
+                lift = inverse * (xp.matrix_transpose(rows) @ excess)
+                shares = inside * (shares - vectors @ lift)
+            own, level = shares[:, :-1], shares[:, -1:]
+            if self.fit_intercept:
+                size = xp.sum(root * level)
+                own = own - level * (xp.sum(root * own, axis=0) / size)
+            found.append(xp.matrix_transpose(root * own))
         return xp.stack(found, axis=0)
 
     def _subset_duals(self, subset: Array, epsilons: Array) -> Array:
@@ -70,13 +122,18 @@ class GramRidge:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""
         xp = array_namespace(self.gram)
         centring = Centring(self.weight, self.fit_intercept)
-        values, vectors = eigh(centring.both(self.gram))
+        values, vectors = self._spectrum
         rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
         # I − H = ε(K + εI)⁻¹, of which the intercept takes its own direction.
         shrink = epsilons[:, None] / (clip(values, 0.0, None) + epsilons[:, None])
         residuals = vectors @ (shrink[:, :, None] * rhs)
         leverage = 1.0 - shrink @ xp.matrix_transpose(vectors**2)
         return leave_one_out(residuals, leverage, self.weight, self.fit_intercept)
+
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of all samples' AAᵀ."""
+        return eigh(Centring(self.weight, self.fit_intercept).both(self.gram))
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
