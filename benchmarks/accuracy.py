@@ -12,7 +12,8 @@ mean over repetitions of the squared error relative to the null model's
 best peer, and the ratio of tuning times; for simulated data also the F1 score of
 the support and the error of the ranks. "sltr_best" is SLTR with rule="best".
 Times of a run with several jobs, or on a busy machine, mean little: `times` tunes
-SLTR, Remurs, CP and Tucker one after another on one draw of some cells.
+SLTR, Remurs, CP and Tucker one after another on one draw of some cells, and CP and
+Tucker also over the ranks that SLTR may try, "cp_wide" and "tucker_wide".
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from pathlib import Path
 import numpy as np
 
 from sltr.experiments import Condition, Experiment, read_rows, run
+from sltr.models.candidates import LARGEST_RANK
 from sltr.models.registry import METHODS
+from sltr.models.tucker import candidate_ranks
 
 PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
 OURS = ("sltr", "sltr_best")
@@ -106,11 +109,35 @@ def simulated(repetitions: int) -> list[Experiment]:
     ]
 
 
+def timed(repetitions: int) -> list[Experiment]:
+    """Return an experiment for each cell that is timed."""
+    everything = [cell for spec in simulated(1) for cell in spec.conditions]
+    return [
+        Experiment(
+            "times",
+            (one,),
+            ("sltr", "remurs", "cp", "tucker", "cp_wide", "tucker_wide"),
+            ("relative_mse",),
+            repetitions,
+            candidates={
+                "cp_wide": {"ranks": list(range(1, LARGEST_RANK["cp"] + 1))},
+                "tucker_wide": {
+                    "candidates": candidate_ranks(
+                        one.options["shape"], largest=LARGEST_RANK["tucker"]
+                    )
+                },
+            },
+        )
+        for one in everything
+        if one.label in TIMED
+    ]
+
+
 def maker(name: str, task: str = "r2"):
     """Return a factory: the method's classifier where it has one, tuned on AUROC."""
     if name == "sltr_best":
         return partial(maker("sltr", task), rule="best")
-    method = METHODS[name]
+    method = METHODS[name.removesuffix("_wide")]
     if task == "r2" or method.make_classifier is None:
         return method.make_regressor
     if name in ("sltr", "remurs"):
@@ -137,16 +164,12 @@ def main() -> None:
             makers = {name: maker(name) for name in spec.methods}
             run(spec, makers, options.out, n_jobs=options.n_jobs, progress=_progress)
     if options.what == "times":
-        everything = [cell for spec in simulated(1) for cell in spec.conditions]
-        spec = Experiment(
-            "times",
-            tuple(cell for cell in everything if cell.label in TIMED),
-            tuple(options.methods or ("sltr", "remurs", "cp", "tucker")),
-            ("relative_mse",),
-            options.repetitions or 1,
-        )
-        makers = {name: maker(name) for name in spec.methods}
-        print(times(run(spec, makers, options.out, progress=_progress)))
+        rows = []
+        for spec in timed(options.repetitions or 1):
+            spec = replace(spec, methods=tuple(options.methods or spec.methods))
+            makers = {name: maker(name) for name in spec.methods}
+            rows += run(spec, makers, options.out, progress=_progress)
+        print(times(rows))
         return
     if options.what == "real":
         for label, (metric, where) in REAL.items():
