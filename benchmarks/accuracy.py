@@ -22,6 +22,7 @@ import argparse
 import sys
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from sltr.models.tucker import candidate_ranks
 
 PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
 OURS = ("sltr", "sltr_best")
+RIVALS = ("remurs", "cp", "tucker")  # whose times are compared with SLTR's
 SLOWER = ("elem_ridge", "sturm", "tpgd", "ortrr", "hrtrr")  # only if asked for
 SHAPE = (16, 16, 8)
 FAMILIES = {
@@ -109,28 +111,31 @@ def simulated(repetitions: int) -> list[Experiment]:
     ]
 
 
-def timed(repetitions: int) -> list[Experiment]:
+def timed(repetitions: int, methods: Sequence[str] | None = None) -> list[Experiment]:
     """Return an experiment for each cell that is timed."""
+    methods = tuple(methods or ("sltr", *RIVALS, "cp_wide", "tucker_wide"))
     everything = [cell for spec in simulated(1) for cell in spec.conditions]
-    return [
-        Experiment(
-            "times",
-            (one,),
-            ("sltr", "remurs", "cp", "tucker", "cp_wide", "tucker_wide"),
-            ("relative_mse",),
-            repetitions,
-            candidates={
-                "cp_wide": {"ranks": list(range(1, LARGEST_RANK["cp"] + 1))},
-                "tucker_wide": {
-                    "candidates": candidate_ranks(
-                        one.options["shape"], largest=LARGEST_RANK["tucker"]
-                    )
-                },
-            },
+    found = []
+    for one in everything:
+        if one.label not in TIMED:
+            continue
+        ranks = candidate_ranks(one.options["shape"], largest=LARGEST_RANK["tucker"])
+        wide = {
+            "cp_wide": {"ranks": list(range(1, LARGEST_RANK["cp"] + 1))},
+            "tucker_wide": {"candidates": ranks},
+        }
+        candidates = {name: wide[name] for name in methods if name in wide}
+        found.append(
+            Experiment(
+                "times",
+                (one,),
+                methods,
+                ("relative_mse",),
+                repetitions,
+                candidates=candidates,
+            )
         )
-        for one in everything
-        if one.label in TIMED
-    ]
+    return found
 
 
 def maker(name: str, task: str = "r2"):
@@ -165,8 +170,7 @@ def main() -> None:
             run(spec, makers, options.out, n_jobs=options.n_jobs, progress=_progress)
     if options.what == "times":
         rows = []
-        for spec in timed(options.repetitions or 1):
-            spec = replace(spec, methods=tuple(options.methods or spec.methods))
+        for spec in timed(options.repetitions or 1, options.methods):
             makers = {name: maker(name) for name in spec.methods}
             rows += run(spec, makers, options.out, progress=_progress)
         print(times(rows))
@@ -271,10 +275,8 @@ def _errors(found: dict[str, list[dict]], names: list[str]) -> list[str]:
     ratio = means["sltr"] / peers[best] if lower else means["sltr"] - peers[best]
     columns.append(f"{ratio:.2f} ({best})" if lower else f"{ratio:+.3f} ({best})")
     seconds = {n: np.mean([r["fit_seconds"] for r in found[n]]) for n in means}
-    rivals = [
-        seconds.get(n, np.nan) / seconds["sltr"] for n in ("remurs", "cp", "tucker")
-    ]
-    columns.append(", ".join(f"{rival:.1f}×" for rival in rivals))
+    ratios = [seconds.get(n, np.nan) / seconds["sltr"] for n in RIVALS]
+    columns.append(", ".join(f"{ratio:.1f}×" for ratio in ratios))
     return columns
 
 

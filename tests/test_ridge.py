@@ -9,6 +9,7 @@ from sltr.ridge import (
     MomentRidge,
     cg,
     cheapest_method,
+    dual,
     ridge_system,
 )
 
@@ -67,6 +68,62 @@ def test_subsets_equal_fits_on_their_samples(rng, method, size):
     for s, taken in enumerate(subsets):
         expected = ridge_by_normal_equations(X[taken], Y[taken, 1], 0.5, weight[taken])
         assert_close(found[s, 0, 1], expected)
+
+
+@with_or_without
+@pytest.mark.parametrize("n_left_out", [0, 1, 5])
+def test_one_decomposition_serves_all_folds(
+    rng, monkeypatch, fit_intercept, n_left_out
+):
+    X, Y, weight = drawn(rng, (40, 60))
+    taken = np.ones((1, 40), bool)
+    taken[0, rng.permutation(40)[:n_left_out]] = False
+    Y[~taken[0]] = 1e6  # a sample left out has no say, not even in rounding
+    system = ridge_system(X, Y, weight, fit_intercept=fit_intercept, method="dual")
+    epsilons = np.array([0.5, 20.0])
+    system.loo(epsilons)
+    monkeypatch.setattr(dual, "penalised_solves", None)
+    found = system.coefs(taken, epsilons)
+    rows = taken[0]
+    for e, epsilon in enumerate(epsilons):
+        for k in range(2):
+            expected = ridge_by_normal_equations(
+                X[rows], Y[rows, k], epsilon, weight[rows], fit_intercept
+            )
+            assert_close(found[0, e, k], expected)
+
+
+def test_solves_are_direct_where_the_decomposition_would_not_do(rng, monkeypatch):
+    X, Y, weight = drawn(rng, (40, 60))
+    system = ridge_system(X, Y, weight, fit_intercept=True, method="dual")
+    everything, half = np.ones((1, 40), bool), np.arange(40)[None, :] % 2 == 0
+    calls = []
+    solves = dual.penalised_solves
+    monkeypatch.setattr(
+        dual, "penalised_solves", lambda *args: calls.append(1) or solves(*args)
+    )
+    system.coefs(everything, np.array([1.0]))  # nothing was decomposed yet
+    system.loo(np.array([1.0]))
+    assert len(calls) == 1
+    system.coefs(everything, np.array([1.0]))
+    assert len(calls) == 1
+    system.coefs(half, np.array([1.0]))  # cheaper by itself
+    system.coefs(everything, np.array([1e-9]))  # rounding would show
+    system.coefs(everything, np.array([0.0]))
+    assert len(calls) == 4
+
+
+def test_libraries_agree_on_folds_after_leave_one_out(foreign, rng):
+    X, Y, weight = drawn(rng, (30, 50))
+    subsets, epsilons = np.arange(30)[None, :] % 8 != 0, np.array([0.3, 5.0])
+    answers = []
+    for array, numpy in ((np.asarray, np.asarray), (foreign.array, foreign.numpy)):
+        system = ridge_system(
+            array(X), array(Y), array(weight), fit_intercept=True, method="dual"
+        )
+        system.loo(array(epsilons))
+        answers.append(numpy(system.coefs(array(subsets), array(epsilons))))
+    assert_close(answers[1], answers[0])
 
 
 @every_direct

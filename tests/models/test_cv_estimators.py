@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, LeaveOneOut
 
 import sltr
 
@@ -109,3 +109,57 @@ def test_the_table_has_one_row_for_each_candidate(model, data):
     best = table["params"][int(means.argmax())]
     chosen = {name: getattr(model, f"{name}_") for name in best}
     assert chosen == best
+
+
+@pytest.mark.parametrize("model", MODELS, ids=names)
+def test_folds_of_one_sample_are_scored_by_squared_error(model, data):
+    X, y = data
+    X, y = X[:12], y[:12]
+    model = clone(model).set_params(cv=LeaveOneOut()).fit(X, y)
+    scores = model.cv_results_["mean_test_score"]
+    assert np.ptp(scores) > 0  # R² of a single sample is zero for all
+    again = clone(model).set_params(scoring="neg_mean_squared_error").fit(X, y)
+    np.testing.assert_allclose(scores, again.cv_results_["mean_test_score"])
+
+
+@pytest.mark.parametrize("model", MODELS, ids=names)
+def test_scores_of_labels_need_labels(model, data):
+    X, y = data
+    for scoring in ("accuracy", "roc_auc"):
+        model = clone(model).set_params(scoring=scoring)
+        with pytest.raises(ValueError, match="0 and 1"):
+            model.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "model", [m for m in MODELS if "rule" in m.get_params()], ids=names
+)
+def test_an_unknown_rule_is_refused_before_any_work(model, data):
+    X, y = data
+
+    def score(estimator, X, y):
+        pytest.fail("scored before the rule was looked at")
+
+    model = clone(model).set_params(rule="median", scoring=score)
+    with pytest.raises(ValueError, match="rule='median' was given; expected one of"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("model", [*MODELS, *LINEAR], ids=names)
+def test_a_fit_that_fails_changes_nothing(model, data):
+    X, y = data
+    model = clone(model).fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match=r"cv=|fold|splits"):
+        model.set_params(cv=99).fit(X[:, :3], y)
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e10])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_units_of_the_lasso_do_not_matter(data, dtype, unit):
+    X, y = (part.astype(dtype) for part in data)
+    expected = sltr.TensorLassoCV().fit(X, y).predict(X)
+    X = (unit * X).astype(dtype)
+    found = sltr.TensorLassoCV().fit(X, y).predict(X)
+    np.testing.assert_allclose(found, expected, atol=1e-2 * np.abs(expected).max())

@@ -278,3 +278,85 @@ def test_fit_leaves_its_input_alone(data, model):
     clone(model).fit(X, y, sample_weight=weight)
     for now, before in zip((X, y, weight), kept, strict=True):
         assert np.array_equal(now, before)
+
+
+def test_tensors_of_another_shape_are_named_in_full(data):
+    X, y = data
+    model = SLTRRegressor().fit(X, y)
+    expected = (
+        r"X has shape \(4, 2, 3\) per sample; the model was fitted on \(4, 3, 2\)"
+    )
+    with pytest.raises(ValueError, match=expected):
+        model.predict(np.swapaxes(X, 2, 3))
+    with pytest.raises(ValueError, match=r"X has shape \(5, 3, 2\)"):
+        model.predict(np.concatenate([X, X[:, :1]], axis=1))
+    model.partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"X has shape \(3, 3, 2\)"):
+        model.partial_fit(X[:, :3], y)
+
+
+@every_regressor
+def test_words_are_no_responses(data, model):
+    X, y = data
+    words = np.where(y > 0, "up", "down")
+    for given in (words, words.tolist(), words.astype(object)):
+        with pytest.raises(ValueError, match=r"y holds words.*SLTRClassifierCV"):
+            clone(model).fit(X, given)
+    numbers = y.astype(object)
+    np.testing.assert_allclose(
+        clone(model).fit(X, numbers).coef_, clone(model).fit(X, y).coef_
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tol": "small"},
+        {"n_jobs": "all"},
+        {"n_jobs": (1, 2, 3)},
+        {"feature_shape": "ab"},
+    ],
+)
+def test_words_and_wrong_lengths_are_no_parameters(data, change):
+    X, y = data
+    [name] = change
+    with pytest.raises(ValueError, match=f"{name}=.* was given"):
+        SLTRRegressor(**change).fit(X.reshape(len(X), -1), y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("unit", [1e20, 1e-20])
+def test_samples_out_of_range_are_refused(data, unit):
+    X, y = data
+    with pytest.raises(ValueError, match="float32 does not have"):
+        SLTRRegressor().fit((unit * X).astype(np.float32), y.astype(np.float32))
+    SLTRRegressor().fit(unit * X, y)
+
+
+@pytest.mark.parametrize("refine", [("sparse", None), ("sparse", 0.03)])
+def test_a_given_sparse_refit_needs_no_low_radius(data, refine):
+    X, y = data
+    found = SLTRRegressor(lambda_low=0.1, refine=refine).fit(X, y).coef_
+    assert found.any()
+    expected = SLTRRegressor(lambda_low=0.0, refine=refine).fit(X, y).coef_
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_ranks_may_be_numpys(data):
+    X, y = data
+    ranks = (np.int64(2), np.int64(2), np.int64(1))
+    found = SLTRRegressor(refine=("tucker", ranks, 0.3)).fit(X, y).coef_
+    expected = SLTRRegressor(refine=("tucker", (2, 2, 1), 0.3)).fit(X, y).coef_
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_refits_of_sorted_labels_see_every_class(rng):
+    y = np.repeat(np.arange(5), 30)
+    X = rng.normal(size=(150, 6, 5))
+    X[np.arange(150), y, 0] += 2.0
+    mixed = rng.permutation(150)
+    scales = [
+        np.linalg.norm(SLTRClassifier(refine="scale").fit(X[rows], y[rows]).coef_)
+        for rows in (np.arange(150), mixed)
+    ]
+    assert 0.8 < scales[0] / scales[1] < 1.25

@@ -72,7 +72,8 @@ def test_ranks_of_matrices_rise_together_and_need_no_patience(rng):
 
 def test_refits_start_from_the_grids_own_estimates(rng, monkeypatch):
     X, y = of_rank(rng, 2)
-    settings = {"lambdas_sparse": (0.0, 0.3), "lambdas_low": (0.3,), "cv": 3}
+    # The start is in the middle of the grid.
+    settings = {"lambdas_sparse": (0.0, 0.3, 1.0), "lambdas_low": (0.1, 0.3), "cv": 3}
     alone = SLTRRegressorCV(**settings, refine="reweight").fit(X, y)
     solved = []
     path = refits.estimate_path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from sltr.estimate.blocks import COUPLINGS
@@ -33,7 +33,7 @@ class Settings:
             check_choice("weights", self.weights, ("unit", "radius"))
         else:
             _check_pair(self.weights)
-        if not 0 < self.tol < 1:
+        if not isinstance(self.tol, Real) or not 0 < self.tol < 1:
             refuse("tol", self.tol, "a number between 0 and 1")
         if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             refuse("max_iter", self.max_iter, "a whole number of at least 1")

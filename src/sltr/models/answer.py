@@ -76,8 +76,8 @@ def fit_subsets(task: Task, subsets: Array, members: Sequence[Member]) -> Subset
     plain = _Plain(task, subsets, members, next(filter(has_start, others), None))
     coef = plain.coef
     refits = refit_coefs(task, subsets, list(others), plain.start)
-    for candidate, part in refits.items():
-        coef = coef + others[candidate] * part
+    for candidate, weight in others.items():
+        coef = coef + weight * refits[candidate]
     return SubsetFit(
         coef,
         intercepts(

@@ -114,8 +114,8 @@ def refined(kind: str, base: Candidate, shape: tuple[int, ...]) -> list[Candidat
     common = replace(base, refine=kind)
     if kind == "scale":
         return [common]
-    if kind == "sparse":
-        return [replace(common, ridge=ridge) for ridge in SUPPORT_RIDGES]
+    if kind == "sparse":  # has but one radius
+        return [replace(common, lambda_low=0.0, ridge=r) for r in SUPPORT_RIDGES]
     if kind == "reweight":
         # A vector has no modes to weigh against each other.
         steps = STEPS if len(shape) > 1 else ()

@@ -11,12 +11,13 @@ from sklearn.metrics import get_scorer
 
 from sltr._array import to_numpy
 from sltr.design import is_lazy
+from sltr.estimate import check_choice
 from sltr.models.answer import Member
 from sltr.models.folds import Fold, Task
 from sltr.models.heldout import KnownClassifier, KnownRegressor
 from sltr.models.labels import class_numbers
 from sltr.models.predicted import HeldOut, scale_factors
-from sltr.models.scoring import AT_ONCE, fold_scores
+from sltr.models.scoring import AT_ONCE, default_metric, fold_scores
 from sltr.models.selection import (
     best_index,
     close_to,
@@ -42,10 +43,7 @@ class Choice:
 
 def check_choosing(scoring: Any, rule: Any) -> None:
     """Refuse unknown names before anything is fitted."""
-    if rule not in RULES:
-        names = ", ".join(map(repr, RULES))
-        msg = f"rule={rule!r} was given; expected one of {names}."
-        raise ValueError(msg)
+    check_choice("rule", rule, RULES)
     if isinstance(scoring, str):
         get_scorer(scoring)
     elif scoring is not None and not callable(scoring):
@@ -79,9 +77,7 @@ def choose(
     Y, weight = to_numpy(task.Y), to_numpy(task.samples.weight)
     targets = [Y[fold.rows] - fold.y_mean for fold in folds]
     weights = [weight[fold.rows] for fold in folds]
-    # A single sample has no variance, and R² is undefined.
-    smallest = min(len(fold.rows) for fold in folds)
-    default = "r2" if smallest > 1 else "neg_mean_squared_error"
+    default = default_metric(fold.rows for fold in folds)
     scores, losses = [], []
     for f, fold in enumerate(folds):
         others = [g for g in range(len(folds)) if g != f] or [f]
@@ -110,8 +106,9 @@ def choose(
         if rule == "average":
             chosen = close_to(index, *all_losses)
         else:
-            chosen = votes(index, *all_losses, _overlap(folds))
-        shares = shares_by_kind([c.refine for c in held.candidates], chosen)
+            chosen = votes(index, *all_losses, _overlap(weight, folds))
+        if chosen.any():  # else no errors are finite
+            shares = shares_by_kind([c.refine for c in held.candidates], chosen)
     order = [index, *(g for g in np.flatnonzero(shares).tolist() if g != index)]
     members = []
     found = [
@@ -131,9 +128,11 @@ def choose(
     return Choice(index, members, shares, table, found)
 
 
-def _overlap(folds: Sequence[Fold]) -> float:
-    """Return the sum of the folds' numbers of held-out samples per training sample."""
-    return sum(len(fold.rows) / int(to_numpy(fold.subset).sum()) for fold in folds)
+def _overlap(weight: np.ndarray, folds: Sequence[Fold]) -> float:
+    """Return the sum over folds of held-out samples per training sample."""
+    return sum(
+        weight[fold.rows].sum() / weight[to_numpy(fold.subset)].sum() for fold in folds
+    )
 
 
 def _scores(

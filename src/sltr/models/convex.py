@@ -147,4 +147,4 @@ def warn_unconverged(what: str, tol: float, max_iter: int) -> None:
         f"{what} did not reach a duality gap of tol={tol} (relative to ½‖y‖²) in "
         f"max_iter={max_iter} iterations. Increase max_iter or tol, or penalise more."
     )
-    warnings.warn(msg, ConvergenceWarning, stacklevel=4)
+    warnings.warn(msg, ConvergenceWarning, stacklevel=5)

@@ -20,6 +20,7 @@ from sltr.models.decomposed import (
     warn_unless_converged,
 )
 from sltr.models.labels import label_indicators, winning_labels
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.decompositions import CP
 from sltr.solvers.glm import FAMILIES
 from sltr.validation import Samples, check_count, check_covariates, check_samples
@@ -125,6 +126,7 @@ class CPRegressor(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
     ) -> CPRegressor:
@@ -204,6 +206,7 @@ max_iter, random_state
         tags.classifier_tags.multi_class = False
         return tags
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
     ) -> CPClassifier:

@@ -284,7 +284,7 @@ def warn_unless_converged(model: Any, found: Relaxed) -> None:
         f"lowered the objective by {gain:.1e} (tol={model.tol}). Raise max_iter, "
         "tol or the penalty."
     )
-    warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+    warnings.warn(msg, ConvergenceWarning, stacklevel=4)
 
 
 def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:

@@ -14,6 +14,7 @@ from sltr.models.decomposed import (
 )
 from sltr.models.rank_search import Search, checked_samples, choose_rank
 from sltr.models.tucker import TuckerRegressor, remember_blocks, tucker_structures
+from sltr.models.unchanged import unchanged_on_failure
 
 __all__ = ["CPRegressorCV", "TuckerRegressorCV"]
 
@@ -98,6 +99,7 @@ class CPRegressorCV(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(
         self,
         X: Any,
@@ -183,6 +185,7 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(
         self,
         X: Any,

@@ -10,6 +10,7 @@ from sltr._array import Array, array_namespace, as_array
 from sltr.models.answer import all_of, intercepts
 from sltr.models.fitting import choose_epsilon
 from sltr.models.linear import predict_linear
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.prox import soft_threshold
 from sltr.ridge import ridge_system
 from sltr.tensor import numerical_ranks
@@ -58,6 +59,7 @@ class TensorRidge(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorRidge:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
@@ -125,6 +127,7 @@ class ElemRidge(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ElemRidge:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -26,15 +24,12 @@ __all__ = [
     "lazy_refinements",
     "own_candidate",
     "solver_settings",
-    "unchanged_on_failure",
     "warn_unless_converged",
 ]
 
 
 # Of the memory limit, for each entry of a chunk's answers: 12 doubles in an eighth.
 CHUNK_BYTES = 8 * 12 * 8
-
-Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def solver_settings(model: Any) -> Settings:
@@ -81,10 +76,17 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     if not isinstance(epsilon, str):
         return check_nonnegative(epsilon, "epsilon")
     scale = system.mean_eigenvalue()
+    limits = array_namespace(like).finfo(like.dtype)
+    if not (scale == 0 or limits.smallest_normal <= scale <= limits.max):
+        msg = (
+            f"Samples with squares of {scale:.1e} were given, which {like.dtype} does "
+            "not have. Divide X by its largest entry, or use float64."
+        )
+        raise ValueError(msg)
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0
     # In single precision smaller penalties, or a tenth of them, drown in rounding.
-    floor = 1e4 * float(array_namespace(like).finfo(like.dtype).eps)
+    floor = 1e4 * float(limits.eps)
     factors = [10.0 ** (k / 6) for k in range(-36, 31)]
     candidates = [scale * factor for factor in factors if factor > floor]
     errors = to_python(system.loo(as_array(candidates, like)))
@@ -130,22 +132,6 @@ def lazy_refinements(X: Any, refine: Any, default: Any) -> Any:
         )
         raise ValueError(msg)
     return refine
-
-
-def unchanged_on_failure(fit: Fit) -> Fit:
-    """Make a `fit` that fails or is interrupted leave its estimator as it was."""
-
-    @wraps(fit)
-    def guarded(model, *args, **kwargs):
-        before = dict(vars(model))
-        try:
-            return fit(model, *args, **kwargs)
-        except BaseException:
-            vars(model).clear()
-            vars(model).update(before)
-            raise
-
-    return guarded  # type: ignore[return-value]
 
 
 def _warn_of_pilot(residual: float, n_iter: int) -> None:

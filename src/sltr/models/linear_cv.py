@@ -14,7 +14,7 @@ from sklearn.metrics import get_scorer
 from sltr._array import Array, to_numpy
 from sltr.design import inner
 from sltr.models.linear import set_linear
-from sltr.models.scoring import fold_scores
+from sltr.models.scoring import default_metric, fold_scores
 from sltr.models.selection import Split
 from sltr.tensor import flatten
 from sltr.validation import Samples
@@ -72,7 +72,10 @@ def candidate_scores(
     """
     truth = to_numpy(samples.y) if truth is None else truth
     run = delayed(_score_fold)
-    jobs = (run(model, samples, truth, fold, fit, weighted) for fold in folds)
+    default = default_metric(test for _, test in folds)
+    if is_classifier(model):
+        default = "accuracy"
+    jobs = (run(model, samples, truth, fold, fit, weighted, default) for fold in folds)
     scores, converged = zip(*Parallel(n_jobs=model.n_jobs)(jobs), strict=True)
     return np.stack(scores), converged.count(False)
 
@@ -84,10 +87,10 @@ def _score_fold(
     fold: Split,
     fit: Callable[[np.ndarray], LinearFits],
     weighted: bool,
+    default: str,
 ) -> tuple[np.ndarray, bool]:
     train, test = fold
     fits, held_out = fit(train), samples.take(test)
-    default = "accuracy" if is_classifier(model) else "r2"
     scoring = model.scoring
     if fits.coef.shape[1] > 1:  # only two classes are scored for all at once
         scoring = get_scorer(scoring or default)

@@ -10,6 +10,7 @@ from sklearn.linear_model import ElasticNet, ElasticNetCV
 
 from sltr._array import Array, as_array, to_numpy
 from sltr.models.linear import predict_linear
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.validation import Samples, check_nonnegative, check_samples
 
 __all__ = ["TensorElasticNet", "TensorLasso", "solve_linear"]
@@ -68,6 +69,7 @@ class TensorLasso(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorLasso:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
@@ -95,7 +97,8 @@ class TensorElasticNet(RegressorMixin, BaseEstimator):
 
     ρ = `l1_ratio`,
 
-    with scikit-learn's coordinate descent. The tensor's structure is not used.
+    with scikit-learn's coordinate descent. The tensor's structure is not used. The
+    squared part of the penalty depends on the units of X: scale it beforehand.
 
     Parameters
     ----------
@@ -145,6 +148,7 @@ class TensorElasticNet(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorElasticNet:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)

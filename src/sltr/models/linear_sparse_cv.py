@@ -13,6 +13,7 @@ from sltr._array import Array, to_numpy
 from sltr.models.linear import predict_linear
 from sltr.models.linear_sparse import solve_linear
 from sltr.models.selection import cv_table, kept_splits
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.validation import (
     Samples,
     centre,
@@ -81,6 +82,7 @@ class TensorLassoCV(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TensorLassoCV:
@@ -95,6 +97,9 @@ class TensorLassoCV(RegressorMixin, BaseEstimator):
 
 class TensorElasticNetCV(RegressorMixin, BaseEstimator):
     """`TensorElasticNet` with its weight chosen by cross-validated squared error.
+
+    As there, X should be scaled beforehand: no candidate predicts much from entries
+    far below one.
 
     Parameters
     ----------
@@ -154,6 +159,7 @@ class TensorElasticNetCV(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TensorElasticNetCV:
@@ -197,7 +203,7 @@ def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:
         raise ValueError(msg)
     data = centre(samples, model.fit_intercept)
     pull = np.abs(to_numpy(data.y @ data.A)).max() / to_numpy(samples.weight).sum()
-    largest = max(float(pull) / l1_ratio, float(np.finfo(pull.dtype).resolution))
+    largest = float(pull) / l1_ratio or 1.0  # of a constant response any will do
     return np.geomspace(largest, 1e-3 * largest, model.n_alphas)
 
 

@@ -71,7 +71,8 @@ class Plain:
             pairs = [self.estimates.pairs[g] for g in places]
             if self.start is not None and self.start.radii in pairs:
                 e = self.epsilons.index(self.start.epsilon)
-                kept = coef[:, e, :, pairs.index(self.start.radii), :]
+                # A copy: a view would keep the whole chunk.
+                kept = coef[:, e, :, pairs.index(self.start.radii), :] + 0.0
             for f, fold in enumerate(self.folds):
                 flat = xp.reshape(coef[f, ...], (-1, coef.shape[4]))
                 values = fold.centred_predictions(self.task, flat)

@@ -20,8 +20,8 @@ from sltr.models.decomposed import (
     remember,
     warn_unless_converged,
 )
-from sltr.models.scoring import fold_scores
-from sltr.models.selection import Split, kept_splits, record_choice
+from sltr.models.scoring import default_metric, fold_scores
+from sltr.models.selection import Split, check_rule, kept_splits, record_choice
 from sltr.solvers.block_relaxation import Relaxed
 from sltr.validation import (
     Samples,
@@ -48,6 +48,7 @@ def checked_samples(
     model, X, y, sample_weight, covariates, groups
 ) -> tuple[Samples, Array, list[Split]]:
     """Return samples, covariates and folds of what a CV estimator was given."""
+    check_rule(model.rule)
     samples = check_samples(model, X, y, sample_weight)
     check_response(samples.y, check_family(model.family))
     n_kept = samples.X.shape[0]
@@ -69,7 +70,9 @@ def choose_rank(
     """Score all pairs of structure and ridge, keep the best, fit it on everything."""
     alphas = _falling(model.alphas_ridge)
     run = delayed(_score_fold)
-    jobs = (run(model, samples, Z, fold, search, alphas, weighted) for fold in folds)
+    default = default_metric(test for _, test in folds)
+    shared = (search, alphas, weighted, default)
+    jobs = (run(model, samples, Z, fold, *shared) for fold in folds)
     rows = Parallel(n_jobs=model.n_jobs)(jobs)
     structures = search.structures
     scores = np.array(rows)
@@ -104,7 +107,9 @@ def _falling(alphas: Sequence[float]) -> list[float]:
     return clean[::-1]
 
 
-def _score_fold(model, samples, Z, fold, search, alphas, weighted) -> np.ndarray:
+def _score_fold(
+    model, samples, Z, fold, search, alphas, weighted, default
+) -> np.ndarray:
     """Fit all candidates on a fold's training rows and score them on the others."""
     train, (held_out, Z_test) = (_rows(samples, Z, rows) for rows in fold)
     prepared = prepare(*train, model.family, model.fit_intercept)
@@ -128,6 +133,7 @@ def _score_fold(model, samples, Z, fold, search, alphas, weighted) -> np.ndarray
         weight=to_numpy(held_out.weight) if weighted else None,
         model=candidates.__getitem__,
         X=held_out.X,
+        default=default,
     )
 
 

@@ -143,10 +143,10 @@ def row_losses(
 class LowRank:
     """One kind of low-rank refit on all folds at once, rank after rank.
 
-    It ends when `PATIENCE` ranks in a row predict no better than the best before them
-    by more than a standard error, the first ones if they are worse than the mean of
-    the responses; and when the ranks left, each with the gain of the last, would not
-    do as well as a rival does.
+    It ends when `PATIENCE` ranks in a row, of matrices a single one, predict no better
+    than the best before them by more than a standard error, the first ones if they
+    are worse than the mean of the responses; and when the ranks left, each with the
+    gain of the last, would not do as well as a rival does.
     """
 
     task: Task

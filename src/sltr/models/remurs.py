@@ -11,6 +11,7 @@ from sltr._array import Array, as_array
 from sltr.models.convex import Weights, convex_fits, store_fit
 from sltr.models.labels import label_indicators, winning_labels
 from sltr.models.linear import linear_scores, predict_linear
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.low_rank import mode_norms
 from sltr.validation import check_samples
 
@@ -86,6 +87,7 @@ class RemursRegressor(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RemursRegressor:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
@@ -158,6 +160,7 @@ class RemursClassifier(ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RemursClassifier:
         """Fit to samples of shape (n, p1, …, pM) and labels of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)

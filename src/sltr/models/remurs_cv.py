@@ -13,6 +13,7 @@ from sltr.models.convex_cv import select_weights
 from sltr.models.labels import class_numbers, label_indicators, winning_labels
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.selection import kept_splits
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.low_rank import mode_norms
 from sltr.validation import check_samples
 
@@ -91,6 +92,7 @@ class RemursRegressorCV(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> RemursRegressorCV:
@@ -171,6 +173,7 @@ class RemursClassifierCV(ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> RemursClassifierCV:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.metrics import get_scorer
 
-__all__ = ["AT_ONCE", "fold_scores", "metric_name"]
+__all__ = ["AT_ONCE", "default_metric", "fold_scores", "metric_name"]
 
 # What `scoring=None` stands for, where it is neither R² nor accuracy.
 _DEFAULTS = {
@@ -34,6 +34,19 @@ def metric_name(model: Any) -> str:
         return _DEFAULTS.get(type(model).__name__, default)
     named = isinstance(scoring, str)
     return scoring if named else getattr(scoring, "__name__", "score")
+
+
+def default_metric(folds: Iterable[Sized]) -> str:
+    """Return what regressions are scored by on folds of these held-out rows.
+
+    R², but a single sample has no variance: then the squared error.
+
+    Examples
+    --------
+    >>> default_metric([[0, 1], [2, 3]]), default_metric([[0], [1]])
+    ('r2', 'neg_mean_squared_error')
+    """
+    return "r2" if min(map(len, folds)) > 1 else "neg_mean_squared_error"
 
 
 def fold_scores(
@@ -92,12 +105,24 @@ def _r2(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray
     return 1.0 - mse / variance
 
 
+def _check_labels(y: np.ndarray) -> None:
+    other = y[(y != 0.0) & (y != 1.0)]
+    if len(other):
+        msg = (
+            f"A score of labels was asked for responses such as {other[0]:g}; expected "
+            "0 and 1. Use a score of numbers, such as 'r2', or a classifier."
+        )
+        raise ValueError(msg)
+
+
 def _accuracy(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray:
+    _check_labels(y)
     return share @ ((scores > 0.5) == (y[:, None] > 0.5))
 
 
 def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Mann–Whitney's statistic; ties count one half."""
+    _check_labels(y)
     positive = y > 0.5
     if positive.all() or not positive.any():
         return np.full(scores.shape[1], np.nan)

@@ -14,10 +14,12 @@ from scipy.stats import rankdata
 from sklearn.model_selection import check_cv
 
 from sltr._array import to_numpy
+from sltr.estimate import check_choice
 
 __all__ = [
     "Split",
     "best_index",
+    "check_rule",
     "close_to",
     "cv_table",
     "kept_splits",
@@ -88,6 +90,11 @@ def kept_splits(
     return splits(renumbered, y[kept])
 
 
+def check_rule(rule: Any) -> None:
+    """Refuse an unknown rule, before anything is fitted."""
+    check_choice("rule", rule, ("best", "1se"))
+
+
 def best_index(
     scores: np.ndarray,
     *,
@@ -125,8 +132,9 @@ def best_index(
     best = int(np.nanargmax(mean))
     if rule == "best":
         return best
-    if rule != "1se" or complexity is None:
-        msg = f"rule={rule!r} was given; expected 'best' or '1se'."
+    check_rule(rule)
+    if complexity is None:
+        msg = "rule='1se' was given without complexities; expected one for each."
         raise ValueError(msg)
     n_folds = scores.shape[0]
     spread = scores[:, best].std(ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
@@ -163,8 +171,8 @@ def votes(
 ) -> np.ndarray:
     """Return how well held-out losses agree with being as good as the best, (G,).
 
-    exp(−z²/2), z the mean excess over the best one's losses in standard errors; one
-    for those that exceed them by nothing, zero below `SMALLEST_VOTE`.
+    exp(−z²/2), z the mean excess over the best one's losses in standard errors, less
+    `SMALLEST_VOTE`, and in units of what that leaves of one; at least zero.
 
     Parameters
     ----------
@@ -180,13 +188,15 @@ def votes(
     >>> import numpy as np
     >>> losses = np.array([[1.0, 2.0, 0.0], [1.0, 1.8, 2.1], [1.0, 0.7, 1.0]])
     >>> votes(0, losses, np.ones(3), overlap=1.25).round(2).tolist()
-    [1.0, 0.6, 1.0]
+    [1.0, 0.56, 1.0]
     """
     mean, error = _excess(best, losses, weight)
     error = error * np.sqrt(1.0 + overlap)
     steps = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
     found = np.where(mean <= 0, 1.0, np.exp(-0.5 * steps**2))
-    return np.where(found >= SMALLEST_VOTE, found, 0.0)
+    # Continuous, so that rounding decides nothing; what is not finite has none.
+    left = (found - SMALLEST_VOTE) / (1.0 - SMALLEST_VOTE)
+    return np.where(left > 0, left, 0.0)
 
 
 def _excess(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
+from numbers import Integral
 from typing import Any
 
-from sklearn.model_selection import KFold
+import numpy as np
 
 from sltr.models.answer import Member
 from sltr.models.candidates import (
@@ -28,10 +29,13 @@ __all__ = ["choose_refit"]
 INNER_FOLDS = 5
 
 
-def choose_refit(task: Task, base: Candidate, refine: Any) -> Member:
+def choose_refit(
+    task: Task, base: Candidate, refine: Any, held_out: Sequence[np.ndarray] = ()
+) -> Member:
     """Return the refined candidate, with its factors if it is scaled.
 
-    What is not given is chosen by five folds of the task's samples.
+    What is not given is chosen by folds, whose rows are `held_out`: by default five
+    runs of the task's samples.
     """
     if refine is None:
         return Member(base)
@@ -39,10 +43,9 @@ def choose_refit(task: Task, base: Candidate, refine: Any) -> Member:
         return Member(_given_refit(base, refine, task.samples.shape))
     [kind] = check_refinements(refine)
     n_samples = task.samples.weight.shape[0]
-    splitter = KFold(min(INNER_FOLDS, n_samples))
-    folds = [
-        Fold.of(task, train, test) for train, test in splitter.split(range(n_samples))
-    ]
+    everyone = np.arange(n_samples)
+    held_out = held_out or np.array_split(everyone, min(INNER_FOLDS, n_samples))
+    folds = [Fold.of(task, np.setdiff1d(everyone, rows), rows) for rows in held_out]
     held = held_out_predictions(
         task,
         folds,
@@ -60,8 +63,8 @@ def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candid
     ranks = None
     if kind == "tucker" and len(rest) == 2:
         ranks = rest[0]
-        if isinstance(ranks, int):
-            ranks = equal_ranks(ranks, shape)
+        if isinstance(ranks, Integral):
+            ranks = equal_ranks(int(ranks), shape)
         ranks = tuple(ranks) if isinstance(ranks, Iterable) else None
         # A tuning may find any ranks; the rest is that of equal ones.
         rest = [equal_ranks(1, shape), *rest[1:]]
@@ -71,7 +74,7 @@ def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candid
                 if kind != "tucker":
                     return known
                 if ranks is not None and _exist(ranks, shape):
-                    return replace(known, rank=ranks)
+                    return replace(known, rank=tuple(map(int, ranks)))
     largest = {k: largest_rank(k, shape) for k in ("tucker", "cp")}
     msg = (
         f"refine={refine!r} was given; expected ('tucker', ranks, ridge) with a rank "
@@ -86,7 +89,7 @@ def _given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candid
 def _exist(ranks: tuple, shape: tuple[int, ...]) -> bool:
     """Say whether there are tensors of these ranks, in the range that is tuned."""
     largest = largest_rank("tucker", shape)
-    if len(ranks) != len(shape) or not all(isinstance(r, int) for r in ranks):
+    if len(ranks) != len(shape) or not all(isinstance(r, Integral) for r in ranks):
         return False
     return all(
         1 <= rank <= min(size, largest) and rank**2 <= prod(ranks)

@@ -23,7 +23,6 @@ from sltr.models.fitting import (
     fitting_task,
     lazy_refinements,
     own_candidate,
-    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.labels import (
@@ -42,6 +41,7 @@ from sltr.models.streaming import (
     known_indicators,
     moment_sigmoids,
 )
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.tensor import flatten, numerical_ranks
 from sltr.validation import Samples, check_samples
 
@@ -399,7 +399,7 @@ def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
     task = fitting_task(model, samples, Y)
     model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.weight)
     refine = lazy_refinements(samples.X, model.refine, None)
-    member = choose_refit(task, own_candidate(model), refine)
+    member = choose_refit(task, own_candidate(model), refine, folds)
     subsets = all_of(samples)
     if folds:
         subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)

@@ -26,7 +26,6 @@ from sltr.models.fitting import (
     choose_epsilon,
     fitting_task,
     lazy_refinements,
-    unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.models.folds import Fold, Task
@@ -41,6 +40,7 @@ from sltr.models.notebook import diagram_with_coef
 from sltr.models.selection import cv_table, kept_splits
 from sltr.models.sltr import class_log_odds, set_class_fit
 from sltr.models.tuning import held_out_predictions
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.tensor import numerical_ranks
 from sltr.validation import check_samples
 

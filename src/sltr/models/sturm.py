@@ -12,6 +12,7 @@ from sltr.models.convex import Weights, convex_fits, store_fit
 from sltr.models.convex_cv import select_weights
 from sltr.models.linear import predict_linear
 from sltr.models.selection import kept_splits
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.low_rank import Tubal
 from sltr.validation import check_samples
 
@@ -93,6 +94,7 @@ class SturmRegressor(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SturmRegressor:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
@@ -186,6 +188,7 @@ class SturmRegressorCV(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SturmRegressorCV:

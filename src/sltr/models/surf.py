@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sltr._array import Array, array_namespace, as_array
 from sltr.models.linear import predict_linear
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.surf import UnitRank, cumulative_tensors, surf
 from sltr.validation import (
     Centred,
@@ -114,6 +115,7 @@ class SURFRegressor(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SURFRegressor:
         """Fit the terms one after another.
 
@@ -200,7 +202,7 @@ def set_terms(
             f"had fallen to {reached:.2g} of its largest value. Increase max_steps, "
             "epsilon or stop."
         )
-        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+        warnings.warn(msg, ConvergenceWarning, stacklevel=4)
 
 
 def check_step(epsilon: Any) -> float:

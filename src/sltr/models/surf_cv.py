@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sltr._array import Array, as_array
 from sltr.models.linear import predict_linear
 from sltr.models.linear_cv import LinearFits, candidate_scores
-from sltr.models.selection import kept_splits, record_choice
+from sltr.models.selection import check_rule, kept_splits, record_choice
 from sltr.models.surf import (
     check_step,
     check_stop,
     fit_terms,
     set_terms,
 )
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.surf import cumulative_tensors
 from sltr.validation import (
     Samples,
@@ -107,6 +108,7 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SURFRegressorCV:
@@ -121,6 +123,7 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         groups : array of shape (n,), optional
             Passed to the splitter.
         """
+        check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)
         settings, n_terms = self._settings(), self._n_terms()
         params = _candidates(settings, n_terms)

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sltr._array import Array
 from sltr.models.linear import predict_linear
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.tpgd import SparseTucker, tpgd
 from sltr.validation import (
     Centred,
@@ -107,6 +108,7 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TPGDRegressor:
         """Fit the coefficient.
 
@@ -152,7 +154,7 @@ def set_tucker(model: Any, result: SparseTucker, centred: Centred) -> None:
             f"{result.residual:.2g} in one step (tol={model.tol:.2g}). "
             "Increase max_iter or tol, or lower ranks."
         )
-        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+        warnings.warn(msg, ConvergenceWarning, stacklevel=4)
 
 
 def tucker_ranks(ranks: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

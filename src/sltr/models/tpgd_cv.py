@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sltr._array import Array, array_namespace, as_array
 from sltr.models.linear import predict_linear
 from sltr.models.linear_cv import LinearFits, candidate_scores
-from sltr.models.selection import kept_splits, record_choice
+from sltr.models.selection import check_rule, kept_splits, record_choice
 from sltr.models.tpgd import (
     check_budget,
     column_cardinalities,
     set_tucker,
     tucker_ranks,
 )
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.tpgd import largest_eigenvalue, tpgd
 from sltr.validation import centre, check_samples
 
@@ -94,6 +95,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TPGDRegressorCV:
@@ -108,6 +110,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         groups : array of shape (n,), optional
             Passed to the splitter.
         """
+        check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)
         tol, max_iter = check_budget(self.tol, self.max_iter)
         candidates = _candidates(self.ranks, self.sparsities, samples.shape)

@@ -17,6 +17,7 @@ from sltr.models.decomposed import (
     remember,
     warn_unless_converged,
 )
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.block_relaxation import starts
 from sltr.solvers.decompositions import CP
 from sltr.solvers.group_relaxation import group_relaxation
@@ -95,6 +96,7 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
         self.n_restarts = n_restarts
         self.random_state = random_state
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HRTRRRegressor:
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
         prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
@@ -171,6 +173,7 @@ class ORTRRRegressor(RegressorMixin, BaseEstimator):
         self.n_restarts = n_restarts
         self.random_state = random_state
 
+    @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ORTRRRegressor:
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
         prepared = prepare_samples(self, X, y, sample_weight, None, "normal")

@@ -18,6 +18,7 @@ from sltr.models.decomposed import (
     remember,
     warn_unless_converged,
 )
+from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.decompositions import Tucker
 from sltr.validation import check_count
 
@@ -101,6 +102,7 @@ class TuckerRegressor(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
     ) -> TuckerRegressor:

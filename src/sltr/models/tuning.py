@@ -97,9 +97,12 @@ def held_out_predictions(
         return collected(rows, len(folds), refinements)
     folds, pilots = with_pilots(task, folds, epsilons)
     begin = start or refit_start(epsilons, pairs, task.radius)
+    kinds = [kind for kind in ("tucker", "cp") if kind in refinements]
+    starting = bool(kinds) or "reweight" in refinements
     grid: list[Plain] = []
     if None in refinements or "scale" in refinements:
-        grid += _plain_jobs(task, folds, epsilons, pairs, pilots, begin, measure)
+        kept = begin if starting else None
+        grid += _plain_jobs(task, folds, epsilons, pairs, pilots, kept, measure)
     jobs: list[Callable] = [*grid]
     single, own = task, folds
     if set(refinements) - {None, "scale"}:
@@ -111,7 +114,6 @@ def held_out_predictions(
             lots = [sorted({radius for radius, _ in pairs}, reverse=True)]
         sparse = Sparse(single, own, begin.epsilon, lots)
         jobs.append(sparse)
-    kinds = [kind for kind in ("tucker", "cp") if kind in refinements]
     stages = Stages(
         n_jobs if is_numpy(task.samples.X) else None,
         len(jobs) + len(kinds) + (len(sparse.lots) - 1 if sparse else 0),
@@ -120,7 +122,7 @@ def held_out_predictions(
     results = stages.run(jobs)
     plain, others = results[: len(grid)], results[len(grid) :]
     rows = list(chain(*(part for part, _ in plain), *others))
-    if kinds or "reweight" in refinements:
+    if starting:
         first = pilots[:, list(epsilons).index(begin.epsilon), ...]
         estimates = start_estimates(task, first, begin, [found for _, found in plain])
         estimates = array_namespace(first).astype(estimates, single.Y.dtype)
@@ -148,7 +150,7 @@ def _plain_jobs(
     epsilons: Sequence[float],
     pairs: Sequence[tuple[float, float]],
     pilots: Array,
-    start: Candidate,
+    start: Candidate | None,
     measure: bool,
 ) -> Iterator[Plain]:
     """Yield the paper's estimates: of all folds at once, or on a CPU of each fold."""

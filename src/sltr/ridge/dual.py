@@ -71,7 +71,7 @@ class GramRidge:
             return False
         xp = array_namespace(self.gram)
         rounding = xp.finfo(self.gram.dtype).eps * float(xp.max(self._spectrum[0]))
-        return rounding <= LARGEST_ERROR * float(xp.min(epsilons))
+        return rounding < LARGEST_ERROR * float(xp.min(epsilons))
 
     def _duals_by_omission(self, subset: Array, epsilons: Array) -> Array:
         """Return c of shape (E, K, n) from the decomposition for all samples.
@@ -86,8 +86,8 @@ class GramRidge:
         rows = xp.take(vectors, out, axis=0)
         inside = xp.astype(subset, values.dtype)[:, None]
         root = xp.sqrt(self.weight)[:, None] * inside
-        target = Centring(self.weight, self.fit_intercept).gather(self.Y)
-        rhs = back @ xp.concat([inside * target, root], axis=1)
+        centring = Centring(xp.where(subset, self.weight, 0.0), self.fit_intercept)
+        rhs = back @ xp.concat([centring.gather(self.Y), root], axis=1)
         found = []
         for e in range(epsilons.shape[0]):
             inverse = (1.0 / (clip(values, 0.0, None) + epsilons[e]))[:, None]

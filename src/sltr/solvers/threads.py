@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from numbers import Integral
 
 from joblib import effective_n_jobs
 
@@ -31,7 +32,12 @@ class _ThreadMap:
 
 def job_counts(n_jobs: int | Sequence[int] | None) -> tuple[int, int]:
     """Return the threads over modes, and over the terms inside a mode."""
-    if isinstance(n_jobs, Sequence):
-        modes, terms = n_jobs
-        return effective_n_jobs(modes), effective_n_jobs(terms)
-    return effective_n_jobs(n_jobs), 1
+    counts = tuple(n_jobs) if isinstance(n_jobs, list | tuple) else (n_jobs, 1)
+    whole = [c is None or isinstance(c, Integral) for c in counts]
+    if len(counts) != 2 or not all(whole):
+        msg = (
+            f"n_jobs={n_jobs!r} was given; expected a whole number, None, or a pair of "
+            "them: for modes, and for the terms inside a mode."
+        )
+        raise ValueError(msg)
+    return effective_n_jobs(counts[0]), effective_n_jobs(counts[1])

@@ -78,6 +78,10 @@ def _checked(
         estimator.n_features_in_ = X.shape[1]
         weight = check_foreign_weight(sample_weight, X)
     else:
+        if not reset:
+            _check_tensor_shape(estimator, X)
+        if not labels:
+            _check_numbers(y)
         X, y = validate_data(
             estimator,
             X,
@@ -150,6 +154,7 @@ def check_new_samples(estimator: Any, X: Any) -> Array:
     if is_array_api(X) and not is_numpy(X):
         X = check_foreign_tensor(X)
     else:
+        _check_tensor_shape(estimator, X)
         X = validate_data(
             estimator,
             X,
@@ -169,6 +174,38 @@ def _check_fitted_shape(estimator: Any, shape: tuple[int, ...]) -> None:
             f"{tuple(estimator.shape_in_)}. Reshape X or refit."
         )
         raise ValueError(msg)
+
+
+def _check_tensor_shape(estimator: Any, X: Any) -> None:
+    """Refuse tensors of another shape; scikit-learn would speak of their first mode."""
+    shape = tuple(getattr(X, "shape", ()))[1:]
+    folded = getattr(estimator, "feature_shape", None) is not None
+    if len(shape) > 1 and not folded:
+        _check_fitted_shape(estimator, shape)
+
+
+def _check_numbers(y: Any) -> None:
+    """Refuse words as responses, and say what is for them."""
+    values = np.ravel(np.asarray(y))
+    if values.dtype.kind not in "USO":
+        return
+    words = [one for one in values.tolist() if _is_word(one)]
+    if words:
+        msg = (
+            f"y holds words, such as {str(words[0])!r}; expected numbers. For labels "
+            "use a classifier, for example SLTRClassifierCV."
+        )
+        raise ValueError(msg)
+
+
+def _is_word(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _fold_rows(X: Array, feature_shape: tuple[int, ...] | None) -> Array:

@@ -40,7 +40,7 @@ def check_shape(n_features: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return `feature_shape` if rows of `n_features` entries fold into it."""
     try:
         clean = tuple(int(size) for size in shape)
-    except TypeError:
+    except (TypeError, ValueError):
         clean = ()
     if not clean or any(size < 1 for size in clean) or prod(clean) != n_features:
         msg = (
