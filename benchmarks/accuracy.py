@@ -10,7 +10,8 @@ ridge are in every table. A killed run goes on where it stopped. Tables give the
 mean over repetitions of the squared error relative to the null model's
 (simulated) or R² / AUROC (real), its standard error, the ratio of SLTR to the
 best peer, and the ratio of tuning times; for simulated data also the F1 score of
-the support and the error of the ranks. "sltr_best" is SLTR with rule="best".
+the support and the error of the ranks. "sltr_best" is SLTR with rule="best",
+"sltr_vote" (of `--methods`) with rule="vote".
 Times of a run with several jobs, or on a busy machine, mean little: `times` tunes
 SLTR, Remurs, CP and Tucker one after another on one draw of some cells, and CP and
 Tucker also over the ranks that SLTR may try, "cp_wide" and "tucker_wide".
@@ -35,7 +36,7 @@ from sltr.models.registry import METHODS
 from sltr.models.tucker import candidate_ranks
 
 PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
-OURS = ("sltr", "sltr_best")
+OURS = ("sltr", "sltr_best", "sltr_vote")  # the last only if asked for
 RIVALS = ("remurs", "cp", "tucker")  # whose times are compared with SLTR's
 SLOWER = ("elem_ridge", "sturm", "tpgd", "ortrr", "hrtrr")  # only if asked for
 SHAPE = (16, 16, 8)
@@ -102,7 +103,7 @@ def simulated(repetitions: int) -> list[Experiment]:
     ]
     spots = [cell(shape, share, 10.0, family) for shape, share, family in SPOTS]
     metrics = ("relative_mse", "estimation_error", "support_f1", "rank_error")
-    methods = (*OURS, *PEERS)
+    methods = (*OURS[:2], *PEERS)
     return [
         Experiment("accuracy", tuple(cells), methods, metrics, repetitions),
         Experiment(
@@ -140,8 +141,8 @@ def timed(repetitions: int, methods: Sequence[str] | None = None) -> list[Experi
 
 def maker(name: str, task: str = "r2"):
     """Return a factory: the method's classifier where it has one, tuned on AUROC."""
-    if name == "sltr_best":
-        return partial(maker("sltr", task), rule="best")
+    if name.startswith("sltr_"):
+        return partial(maker("sltr", task), rule=name.removeprefix("sltr_"))
     method = METHODS[name.removesuffix("_wide")]
     if task == "r2" or method.make_classifier is None:
         return method.make_regressor
@@ -180,7 +181,7 @@ def main() -> None:
             spec = Experiment(
                 f"accuracy-{label.replace('/', '-').replace(' ', '-')}",
                 (Condition(label, "real", where),),
-                tuple(options.methods or (*OURS, *PEERS)),
+                tuple(options.methods or (*OURS[:2], *PEERS)),
                 (metric,),
                 repetitions=1 if label == "adrenal" else (2 if options.quick else 4),
             )

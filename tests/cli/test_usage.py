@@ -71,7 +71,16 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["fit", "data.npz", "--target", "z"], 1, "has no ['z']; it holds"),
         (["fit", "X.npy"], 1, "holds samples alone"),
         (["fit", "X.npy", "--y", "t.csv", "--target", "sex"], 1, "has no ['sex']"),
-        (["fit", "data.npz", "--out", "no/such/m.sltr"], 1, "No such file"),
+        (["fit", "none.npz", "--out", "no/m.sltr"], 1, "no/m.sltr was given; expected"),
+        (["tune", "none.npz", "--out", "no/m.sltr"], 1, "Make the folder"),
+        (["report", "m.sltr", "data.npz", "--out", "no/r.html"], 1, "no/r.html was"),
+        (["predict", "m.sltr", "data.npz", "--out", "no/p.csv"], 1, "no/p.csv was"),
+        (
+            ["predict", "m.sltr", "data.npz", "--out", "p.txt"],
+            2,
+            "ends in .csv or .npy",
+        ),
+        (["report", "m.sltr", "data.npz", "--test-y", "y.npy"], 2, "expected --test"),
         (["fit", "data.npz", "--device", "cuda:99"], 1, "device='cuda:99' was given"),
         (["tune", "data.npz", "--device", "gpu"], 1, "one PyTorch can use here: cpu"),
         (["tune", "data.npz", "--method", "remus"], 1, "did you mean 'remurs'"),
@@ -93,6 +102,14 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["report", "t.csv", "data.npz"], 1, "t.csv"),
         (["simulate", "d.npz", "--shape", "a,b"], 2, "such as 16,16,8"),
         (["simulate", "d.npz", "--truth", "cpp"], 1, "cpp"),
+        (
+            ["simulate", "d.npz", "--test-samples", "-5"],
+            2,
+            "--test-samples=-5 was given",
+        ),
+        (["simulate", "d.npz", "--samples", "0"], 2, "--samples=0 was given"),
+        (["simulate", "d"], 2, "d was given; expected a name that ends in .npz"),
+        (["simulate", "no/d.npz"], 1, "no/d.npz was given; expected"),
         (["bench", "remur"], 2, "did you mean 'remurs'"),
         (["info", "--config", "none.toml"], 2, "none.toml"),
     ],
@@ -141,6 +158,68 @@ def test_a_config_file_may_list_methods(here, capsys):
     assert run("compare", "data.npz", "--config", "c.toml", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [line["n_folds"] for line in found["summary"]] == [2, 2, 2]
+
+
+def test_a_config_file_may_give_one_file_for_an_option_that_repeats(here):
+    assert run("fit", "data.npz") == 0
+    (here / "c.toml").write_text('[report]\ntest = "data.npz"\n')
+    assert run("report", "model.sltr", "data.npz", "--config", "c.toml") == 0
+    assert "On 40 held-out" in (here / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_report_takes_held_out_responses_from_another_file(here, capsys):
+    source = ("X.npy", "--y", "t.csv", "--target", "value")
+    assert run("fit", *source) == 0
+    test = ("--test", "X.npy")
+    assert run("report", "model.sltr", *source, *test) == 1
+    assert "holds samples alone" in capsys.readouterr().err
+    assert run("report", "model.sltr", *source, *test, "--test-y", "t.csv") == 0
+    page = (here / "report.html").read_text(encoding="utf-8")
+    assert "On 40 held-out samples" in page
+
+
+def test_a_report_masks_held_out_images(here):
+    nibabel = pytest.importorskip("nibabel")
+    rng = np.random.default_rng(0)
+    for name, n in (("train", 20), ("new1", 6), ("new2", 4)):
+        image = nibabel.Nifti1Image(rng.normal(size=(5, 4, 3, n)), np.eye(4))
+        nibabel.save(image, f"{name}.nii.gz")
+    inside = np.zeros((5, 4, 3))
+    inside[1:4, 1:3, :2] = 1
+    nibabel.save(nibabel.Nifti1Image(inside, np.eye(4)), "mask.nii.gz")
+    np.save("y.npy", rng.normal(size=20))
+    np.save("new-y.npy", rng.normal(size=10))
+    source = ("train.nii.gz", "--y", "y.npy", "--mask", "mask.nii.gz")
+    assert run("fit", *source) == 0
+    test = ("--test", "new1.nii.gz", "--test", "new2.nii.gz", "--test-y", "new-y.npy")
+    assert run("report", "model.sltr", *source, *test) == 0
+    page = (here / "report.html").read_text(encoding="utf-8")
+    assert "On 10 held-out samples" in page
+
+
+def test_settings_of_a_refit_are_told_by_name(here, capsys):
+    assert run("tune", "data.npz", "--json") == 0
+    found, model = json.loads(capsys.readouterr().out), load("model.sltr")
+    assert "refine settings" not in found
+    assert found["candidates averaged"] == np.count_nonzero(model.weights_)
+    names = {
+        "cp": ["rank", "ridge"],
+        "tucker": ["rank", "ridge"],
+        "reweight": ["steps"],
+    }
+    told = [found[name] for name in names[model.refine_]]
+    assert told == json.loads(json.dumps(model.refine_settings_))
+
+
+def test_a_comparison_tells_each_fit_where_there_is_no_terminal(here, capsys):
+    options = ("--methods", "elem_ridge", "--folds", "2")
+    assert run("compare", "data.npz", *options) == 0
+    lines = capsys.readouterr().err.splitlines()
+    fits = [line for line in lines if line.startswith("Comparing: ")]
+    assert len(fits) == 6
+    assert fits[1] == "Comparing: Ridge, fold 1 (2 of 6)"
+    assert run("compare", "data.npz", *options, "--json") == 0
+    assert "Comparing" not in capsys.readouterr().err
 
 
 def test_the_version_is_told(capsys):

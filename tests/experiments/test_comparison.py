@@ -114,6 +114,24 @@ def test_bad_folds_and_labels(y, options, message):
         compare(np.eye(4), y, (), **options)
 
 
+@pytest.mark.parametrize(
+    ("y", "groups", "message"),
+    [
+        (np.arange(39.0), None, "X has 40 samples and y has 39 values"),
+        (np.arange(41.0), None, "X has 40 samples and y has 41 values"),
+        (np.arange(40.0), np.arange(9), "X has 40 samples and groups has 9 values"),
+    ],
+)
+def test_unequal_lengths_are_refused(data, y, groups, message):
+    with pytest.raises(ValueError, match=message):
+        compare(data[0], y, (), groups=groups)
+
+
+def test_a_single_method_may_be_given_by_itself(data):
+    rows = compare(*data, "elem_ridge", folds=2)
+    assert {row["method"] for row in rows} == {"null", "ridge", "elem_ridge"}
+
+
 def test_labels_are_recognised():
     assert is_classification(np.array(["a", "b", "c"]))
     assert is_classification(np.array([True, False]))

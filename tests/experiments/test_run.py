@@ -191,6 +191,16 @@ def test_training_scores_and_coefficients_on_request(tmp_path, log):
     np.testing.assert_array_equal(np.load(stored[0]), model.coef_)
 
 
+def test_a_coefficient_that_cannot_be_stored_leaves_no_part(tmp_path, log, monkeypatch):
+    def fail(file, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numpy.save", fail)
+    rows = run(replace(SPEC.quick(1), keep_coef=True), cheap(log), tmp_path / "out")
+    assert "No space left" in rows[0]["error"]
+    assert list((tmp_path / "out" / "coef").iterdir()) == []
+
+
 def test_real_data_are_taken_fold_by_fold(tmp_path):
     spec = Experiment(
         "digits",

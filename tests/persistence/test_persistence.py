@@ -271,6 +271,34 @@ def test_failed_write_keeps_the_old_file(stand_in, data, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
+def test_a_file_that_cannot_be_written_is_called_by_its_name(
+    stand_in, tmp_path, monkeypatch
+):
+    path = tmp_path / "none" / "m.sltr"
+    with pytest.raises(FileNotFoundError, match="Make the folder") as caught:
+        save(stand_in(), path)
+    assert str(caught.value).startswith(
+        f"{path} was given; expected a file in a folder"
+    )
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        save(stand_in(), tmp_path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda *_: False)
+        with pytest.raises(PermissionError, match="that you may write to"):
+            save(stand_in(), tmp_path / "m.sltr")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", ".m.sltr.part")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(PermissionError, match="choose another place") as caught:
+        save(stand_in(), tmp_path / "m.sltr")
+    assert caught.value.filename == str(tmp_path / "m.sltr")
+    assert ".part" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
 def test_missing_file_is_called_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none")

@@ -1,8 +1,11 @@
 """Figures: what is drawn equals what was given, for every order and input."""
 
 import base64
+import pickle
+import re
 import struct
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -109,6 +112,9 @@ def test_a_zero_coefficient_can_be_drawn():
         ({"units": "mm"}, "expected one for each of 3"),
         ({"show": (0, 0)}, "expected two different modes"),
         ({"show": 1}, "expected two different modes"),
+        ({"show": (0,)}, r"show=\(0,\) was given; expected two different modes"),
+        ({"show": (0, 1, 2)}, "expected two different modes"),
+        ({"max_slices": 0}, "max_slices=0 was given; expected a whole number above 0"),
         ({"show": ("x", 1)}, "mode 'x' was given"),
         ({"slices": {2: [9]}}, "expected whole numbers below 4"),
         ({"slices": {2: [0.5]}}, "expected whole numbers below 4"),
@@ -124,6 +130,21 @@ def test_bad_options_are_explained(options, message):
 def test_bad_coefficients_are_explained(bad):
     with pytest.raises(ValueError, match="expected"):
         plotting.plot_coef(bad)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        plotting.plot_coef,
+        plotting.plot_spectrum,
+        plotting.plot_factors,
+        plotting.plot_mode_importance,
+        lambda model: plotting.plot_overlay(model, np.ones((2, 3))),
+    ],
+)
+def test_unfitted_models_are_told_to_be_fitted(draw):
+    with pytest.raises(ValueError, match=r"Ridge has no coef_; .* Call fit first"):
+        draw(Ridge())
 
 
 def test_models_and_torch_arrays_are_read():
@@ -223,6 +244,51 @@ def test_surface_needs_results():
         plotting.plot_cv_surface(_tuned(0)[0], x="beta")
 
 
+def test_equal_nans_are_one_level_after_a_round_trip():
+    columns = {
+        "refine": [None, None, "cp", "cp"],
+        "lambda_sparse": [0.1, 0.2, 0.1, 0.1],
+        "ridge": [float("nan"), float("nan"), 0.1, 0.3],
+    }
+    results = cv_table(columns, np.array([[0.1, 0.9, 0.2, 0.3]]))
+    # Reading a file makes a NaN of its own in every place.
+    again = {**results, "params": [dict(row) for row in results["params"]]}
+    for row in again["params"]:
+        row["ridge"] = float(str(row["ridge"]))
+    for stored in (results, pickle.loads(pickle.dumps(results)), again):
+        surface = cv_surface(SimpleNamespace(cv_results_=stored))
+        assert (surface.x_name, surface.x) == ("lambda_sparse", [0.1, 0.2])
+        assert surface.score.tolist() == [[0.1, 0.9]]
+        assert "ridge" not in surface.fixed
+
+
+def test_fixed_values_choose_what_is_drawn():
+    model, grid, scores = _tuned(0)
+    surface = cv_surface(model, fixed={"refine": "scale", "epsilon": 1.0})
+    assert surface.fixed == {"epsilon": 1.0, "refine": "scale"}
+    assert surface.chosen is None
+    place = surface.y.index(0.7), surface.x.index(0.5)
+    assert (
+        surface.score[place] == scores[:, grid.index((1.0, 0.5, 0.7, "scale"))].mean()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"fixed": {"refine": "nope"}},
+            r"fixed\['refine'\]='nope' was given; expected",
+        ),
+        ({"fixed": {"alpha": 1}}, "expected a name that candidates have"),
+        ({"x": "epsilon", "fixed": {"epsilon": 1.0}}, "expected no values of the axes"),
+    ],
+)
+def test_bad_fixed_values_are_explained(options, message):
+    with pytest.raises(ValueError, match=message):
+        plotting.plot_cv_surface(_tuned(0)[0], **options)
+
+
 def test_path_draws_counts_and_ranks_in_ascending_order():
     coefs = np.stack([np.zeros((3, 3)), np.eye(3), np.diag([1.0, 0, 0])])
     axes = plotting.plot_path([3.0, 1.0, 2.0], coefs, chosen=2.0).axes
@@ -238,7 +304,7 @@ def test_convergence_reads_histories_and_last_values():
     ax = plotting.plot_convergence(model)
     assert ax.lines[0].get_ydata().tolist() == [3.0, 1.0]
     assert len(ax.lines) == 1, "the tolerance bounds no objective"
-    gaps = plotting.plot_convergence(SimpleNamespace(gap_path_=[0.5, 0.1], tol=1e-3))
+    gaps = plotting.plot_convergence(SimpleNamespace(dual_gap_=0.1, tol=1e-3))
     assert gaps.lines[1].get_ydata()[0] == 1e-3
     last = SimpleNamespace(dual_gap_=np.float32(0.25), n_iter_=np.array([4, 9]))
     line = plotting.plot_convergence(last).lines[0]
@@ -302,6 +368,12 @@ def test_projection_keeps_the_largest_magnitude(rng):
     flat = projection(coef)
     assert np.array_equal(np.abs(flat), np.abs(coef).max(axis=(0, 3)))
     assert np.isin(flat, coef).all()
+
+
+def test_every_plot_is_in_the_reference():
+    page = Path(__file__).parents[2] / "docs" / "api.md"
+    names = set(re.findall(r"\w+", page.read_text(encoding="utf-8")))
+    assert set(plotting.__all__) - names == set()
 
 
 def test_modes_are_found_by_name_and_number():

@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.selection import cv_table
 from sltr.plotting.modes import Modes
@@ -298,6 +299,90 @@ def test_method_states_settings_that_were_not_tuned(data, tmp_path):
     assert "cross-validation" not in page.text
 
 
+def _method_and_page(model, X, y, folder):
+    page = _page(report(model, X, y, folder / "r.html", n_bootstrap=5))
+    return page.text[page.text.index("We fitted") :], page
+
+
+def test_method_says_which_candidates_were_averaged(data, tmp_path):
+    X, y = data
+    model = SLTRRegressorCV(refine=(None, "tucker", "cp")).fit(X, y)
+    of = [row["refine"] for row in model.cv_results_["params"]]
+    used = {model.best_index_, of.index("cp"), of.index("tucker")}
+    model.weights_ = np.array([g in used for g in range(len(of))]) / len(used)
+    kinds = [of[g] for g in used]
+    text, page = _method_and_page(model, X, y, tmp_path)
+    n_candidates = len(model.weights_)
+    for words in (
+        f"5-fold cross-validation compared {n_candidates} candidates.",
+        f"the mean of the {len(used)} candidates whose held-out squared errors are "
+        "within one standard error of the best one's, with one vote for each kind",
+        f"{kinds.count('tucker')} Tucker refit",
+        f"{kinds.count('cp')} CP refit",
+        "starting from the SLTR estimate",
+        "of the SLTR estimate before refinement",
+        "null model 0)",
+        f"Averaged {len(used)} of {n_candidates} candidates",
+        "Best candidate",
+        "the star is the best candidate",
+    ):
+        assert words in text or words in page.text, words
+    assert "Hyper-parameters" not in text
+    assert "nan" not in text
+    names, rows = (page.data["candidates"][key] for key in ("names", "rows"))
+    plain = [row for row in rows if row[names.index("refine")] == "None"]
+    assert {row[names.index("rank")] for row in plain} == {"–"}
+    assert {row[names.index("ridge")] for row in plain} == {"–"}
+
+
+def test_method_cites_what_votes_go_back_to(data, tmp_path):
+    X, y = data
+    model = SLTRClassifierCV(refine=(None, "scale", "cp")).fit(X, y > 0)
+    used = int(np.count_nonzero(model.weights_))
+    assert used > 1
+    text, page = _method_and_page(model, X, y > 0, tmp_path)
+    assert f"the mean of {used} candidates, weighted by votes that fall as exp" in text
+    assert r"\cite{nadeau2003inference}" in text
+    assert "@article{nadeau2003inference," in page.text
+
+
+@pytest.mark.parametrize(
+    ("model", "present", "absent"),
+    [
+        (
+            SLTRRegressorCV(refine="sparse", rule="best"),
+            ("that of the best candidate, the sparse refit with lambda_sparse",),
+            ("epsilon =", "lambda_low =", "starting from", "mean of"),
+        ),
+        (
+            SLTRRegressorCV(refine=(None,), rule="1se"),
+            ("of fewest free parameters", "the unrefined estimate with epsilon"),
+            ("before refinement", "rank =", "Refits"),
+        ),
+        (
+            SLTRRegressor(refine=("cp", 1, 0.1)),
+            ("Refits (CP) were fitted to the samples", "before refinement"),
+            ("cross-validation",),
+        ),
+    ],
+    ids=["sparse", "1se", "fixed"],
+)
+def test_method_names_only_what_applies(data, tmp_path, model, present, absent):
+    text, _ = _method_and_page(model.fit(*data), *data, tmp_path)
+    text = text[: text.index("Computations used")]
+    assert [words for words in present if words not in text] == []
+    assert [words for words in absent if words in text] == []
+
+
+def test_no_score_is_minus_zero(data, monkeypatch):
+    X, y = data
+    model = TunedRegressor().fit(X, y)
+    rounded = lambda *_: np.array([-1e-16, -1e-16])  # noqa: E731
+    monkeypatch.setattr("sltr.reporting.scores.fold_scores", rounded)
+    r2 = evaluate(model, X, y, y, n_bootstrap=5).scores[0]
+    assert f"{r2.value:.3g} {r2.null:.3g}" == "0 0"
+
+
 def _unpack(text, dtype, shape):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
 
@@ -382,6 +467,15 @@ def test_bad_input_is_explained_and_writes_nothing(data, tmp_path, change, messa
     with pytest.raises(ValueError, match=message):
         report(model, X, y, tmp_path / "r.html", n_bootstrap=2, **change)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_folder_is_told_before_any_work(data, tmp_path, monkeypatch):
+    model = TunedRegressor().fit(*data)
+    monkeypatch.setattr("sltr.reporting.evaluate", None)
+    path = tmp_path / "none" / "r.html"
+    with pytest.raises(FileNotFoundError, match="Make the folder") as caught:
+        report(model, *data, path)
+    assert str(caught.value).startswith(str(path))
 
 
 def test_unfitted_models_are_refused(data, tmp_path):

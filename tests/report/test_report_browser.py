@@ -55,7 +55,8 @@ class Tuned(RegressorMixin, BaseEstimator):
         rng = np.random.default_rng(2)
         self.coef_ = cp_to_tensor([rng.standard_normal((size, 2)) for size in shape])
         self.intercept_, self.n_iter_ = 0.0, 30
-        self.gap_path_ = np.exp(-np.arange(30.0) / 3)
+        self.objective_path_ = np.exp(-np.arange(30.0) / 3)
+        self.dual_gap_ = 6e-5
         grid = [
             (e, a, b) for e in (0.1, 1.0) for a in (0.0, 0.2, 0.9) for b in (0.1, 0.5)
         ]

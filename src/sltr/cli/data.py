@@ -48,7 +48,19 @@ def simulate(
         sltr simulate data.npz --test-samples 500
     """
     from sltr.datasets import make_tensor_regression
+    from sltr.persistence.files import check_destination
 
+    if out.suffix != ".npz":
+        msg = f"{out} was given; expected a name that ends in .npz, to be read again"
+        raise typer.BadParameter(msg)
+    for option, value, least in (
+        ("--samples", samples, 1),
+        ("--test-samples", test_samples, 0),
+    ):
+        if value < least:
+            msg = f"{option}={value} was given; expected {least} or more"
+            raise typer.BadParameter(msg)
+    check_destination(out)
     drawn = make_tensor_regression(
         parse_shape(shape),
         samples + test_samples,

@@ -73,7 +73,9 @@ def fit(
     from sltr import SLTRClassifier, SLTRRegressor
     from sltr.datasets import load_samples
     from sltr.design import memory_bytes
+    from sltr.persistence.files import check_destination
 
+    check_destination(out)
     choose(refine, REFINEMENTS, "--refine")
     if not absolute:
         _check_fraction(lambda_sparse, "--lambda-sparse", "entry")
@@ -137,7 +139,9 @@ def tune(
     from sltr.design import memory_bytes
     from sltr.experiments.comparison import tuned_model
     from sltr.models.registry import method as registered
+    from sltr.persistence.files import check_destination
 
+    check_destination(out)
     entry = registered(method)
     own = {"--epsilons": epsilons, "--memory-limit": memory_limit}
     if method != "sltr":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,12 +49,11 @@ def _configure(context: typer.Context, path: Path | None) -> Path | None:
         key = name.replace("-", "_")
         if key in known:
             several = known[key].nargs == -1 or getattr(known[key], "multiple", False)
-            found[key] = value if several else _as_text(value)
+            listed = value if isinstance(value, list) else [value]
+            found[key] = listed if several else _as_text(value)
         elif name in own:
-            near = get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            msg = f"{path} sets {name!r}, which {context.info_name} does not have{hint}"
-            raise typer.BadParameter(msg)
+            what = f"{path} sets {name!r}, which {context.info_name} does not have"
+            raise typer.BadParameter(f"{what}; {_one_of(key, known)}")
     context.default_map = {**(context.default_map or {}), **found}
     return path
 
@@ -69,10 +69,8 @@ def _check_top(context: typer.Context, path: Path, settings: dict[str, Any]) -> 
         else:
             known, what = sorted(options), f"sets {name!r}, which no command has"
         if name.replace("-", "_") not in known:
-            near = get_close_matches(name.replace("-", "_"), known, n=1)
-            hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
-            msg = f"{path} {what}; {hint} one of {', '.join(known)}"
-            raise typer.BadParameter(msg)
+            hint = _one_of(name.replace("-", "_"), known)
+            raise typer.BadParameter(f"{path} {what}; {hint}")
 
 
 def _as_text(value: Any) -> Any:
@@ -151,14 +149,20 @@ Config = Annotated[
 ]
 
 
-def choose(value: str, allowed: tuple[str, ...], option: str) -> str:
+def choose(value: str, allowed: Iterable[str], option: str) -> str:
     """Return the value, or say which ones there are and which is nearest."""
     if value in allowed:
         return value
-    near = get_close_matches(value, allowed, n=1)
-    hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
-    msg = f"{option}={value!r} was given; {hint} one of {', '.join(allowed)}"
+    msg = f"{option}={value!r} was given; {_one_of(value, allowed)}"
     raise typer.BadParameter(msg)
+
+
+def _one_of(value: str, allowed: Iterable[str]) -> str:
+    """Return what was expected, the nearest first."""
+    names = list(allowed)
+    near = get_close_matches(value, names, n=1)
+    hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+    return f"{hint} one of {', '.join(names)}"
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:

@@ -64,7 +64,10 @@ def print_scores(lines: Sequence[Mapping[str, Any]]) -> None:
 
 @contextmanager
 def progress_bar(text: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
-    """Give a function (done, total, what) that moves a bar with the time left."""
+    """Give a function (done, total, what) that moves a bar with the time left.
+
+    Where there is no terminal it writes a line for each thing that has a name.
+    """
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -81,6 +84,8 @@ def progress_bar(text: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
         task = bar.add_task(text, total=None)
 
         def move(done: int, total: int, what: str = "") -> None:
+            if what and not quiet and not console.is_terminal:
+                say(f"{text}: {what} ({done + 1} of {total})")
             shown = f"{text}: {what}" if what else text
             bar.update(task, completed=done, total=total, description=shown)
 

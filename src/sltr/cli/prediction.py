@@ -41,7 +41,13 @@ def predict(
     from sltr import load
     from sltr.datasets import load_samples
     from sltr.design import memory_bytes
+    from sltr.persistence.files import check_destination
 
+    if out is not None:
+        if out.suffix not in (".csv", ".npy"):
+            msg = f"--out={out} was given; expected a name that ends in .csv or .npy"
+            raise typer.BadParameter(msg)
+        check_destination(out)
     fitted = load(model)
     lazy = hasattr(fitted, "memory_limit")
     loaded = load_samples(
@@ -90,10 +96,7 @@ def _write_predictions(out: Path, columns: dict[str, Any]) -> None:
         content = BytesIO()
         np.save(content, columns["prediction"], allow_pickle=False)
         write_atomically(out, content.getvalue())
-    elif out.suffix == ".csv":
+    else:
         text = StringIO()
         _write_csv(text, columns)
         write_atomically(out, text.getvalue().encode())
-    else:
-        msg = f"--out={out} was given; expected a name that ends in .csv or .npy."
-        raise ValueError(msg)

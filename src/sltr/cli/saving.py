@@ -46,12 +46,25 @@ def _report_command(out: Path, data: list[Path], options: dict[str, Any]) -> str
 
 def _fitted_values(model: Any) -> dict[str, Any]:
     """Return what fitting found or chose, as far as it is a number, word or shape."""
-    told = ("shape_in_", "n_features_in_", "best_index_", "n_covariates_in_")
-    return {
-        name.rstrip("_").replace("_", " "): value
-        for name, value in vars(model).items()
-        if name.endswith("_")
-        and name not in told
-        and isinstance(value, int | float | str | tuple)
-        and len(str(value)) < 40
-    }
+    told = {"shape_in_", "n_features_in_", "best_index_", "n_covariates_in_"}
+    found: dict[str, Any] = {}
+    for name, value in vars(model).items():
+        if name == "refine_settings_":
+            found |= _refit(model)
+        elif (
+            name.endswith("_")
+            and name not in told
+            and isinstance(value, int | float | str | tuple)
+            and len(str(value)) < 40
+        ):
+            found[name.rstrip("_").replace("_", " ")] = value
+    return found
+
+
+def _refit(model: Any) -> dict[str, Any]:
+    """Return the best refit by its settings' names, and how many are averaged."""
+    from sltr.models.candidates import own_settings
+
+    row = own_settings(model.cv_results_["params"][model.best_index_])
+    settings = {name: row[name] for name in ("rank", "ridge", "steps") if name in row}
+    return settings | {"candidates averaged": int((model.weights_ > 0).sum())}

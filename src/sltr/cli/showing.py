@@ -89,8 +89,15 @@ def report(
     target: Target = "y",
     mask: Mask = None,
     test: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Samples the model has not seen, as DATA; may be repeated.",
+            metavar="FILE",
+        ),
+    ] = None,
+    test_y: Annotated[
         Path | None,
-        typer.Option(help="Samples the model has not seen, with responses."),
+        typer.Option(help="Their responses, as --y has those of DATA.", metavar="FILE"),
     ] = None,
     title: Annotated[str, typer.Option(help="Of the page.")] = "Tensor regression",
     modes: Annotated[
@@ -102,20 +109,26 @@ def report(
     """Write one HTML page about a model: scores, coefficient, tuning, method text.
 
     DATA is what the model was fitted on. Without `--test` the scores are those of
-    the training samples, and the page says so.
+    the training samples, and the page says so. `--target` and `--mask` hold for both.
 
     Examples
     --------
         sltr report model.sltr data.npz --test data-test.npz
+        sltr report m.sltr X.npy --y y.npy --test new.npy --test-y new-y.npy
         sltr report model.sltr bold.npz --modes x,y,time --title "Faces, houses"
     """
     from sltr import load
     from sltr import report as write_report
     from sltr.datasets import load_samples
+    from sltr.persistence.files import check_destination
 
+    check_destination(out)
+    if test_y is not None and not test:
+        msg = f"--test-y={test_y} was given without samples; expected --test as well"
+        raise typer.BadParameter(msg)
     fitted = load(model)
     loaded = load_samples(data, y=y, target=target, mask=mask)
-    unseen = None if test is None else load_samples([test], target=target)
+    unseen = load_samples(test, y=test_y, target=target, mask=mask) if test else None
     page = write_report(
         fitted,
         loaded.X,

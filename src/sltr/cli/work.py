@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sltr.cli.options import Config, Jobs, Json
+from sltr.cli.options import Config, Jobs, Json, choose
 from sltr.cli.output import print_facts, print_json, progress_bar, say
 
 __all__ = ["bench", "info", "reproduce"]
@@ -49,15 +48,11 @@ def reproduce(
         sltr reproduce mse_by_size --quick
         sltr reproduce ucf101 --data UCF-101 --pair Archery,Bowling --out results
     """
-    from sltr import experiments
+    from sltr.experiments import EXPERIMENTS
+    from sltr.experiments import reproduce as run
 
-    run = getattr(experiments, "reproduce", None)
-    if run is None:
-        msg = f"{name!r} was asked for; this version has no experiments of the paper."
-        raise ValueError(msg)
     if name is None:
-        names = getattr(experiments, "EXPERIMENTS", {})
-        (print_json if json else print_facts)(dict(names))
+        (print_json if json else print_facts)(EXPERIMENTS)
         return
     with progress_bar(f"Running {name}", quiet=json) as move:
         found = run(
@@ -106,13 +101,9 @@ def bench(
         lines = {stem: _first_line(path) for stem, path in scripts.items()}
         (print_json if json else print_facts)(lines)
         return
-    if name not in scripts:
-        near = get_close_matches(name, scripts, n=1)
-        hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
-        msg = f"benchmark {name!r} was given; {hint} one of {', '.join(scripts)}"
-        raise typer.BadParameter(msg)
-    say(f"Running {scripts[name].name}.")
-    raise typer.Exit(subprocess.run([sys.executable, scripts[name]]).returncode)
+    script = scripts[choose(name, scripts, "benchmark")]
+    say(f"Running {script.name}.")
+    raise typer.Exit(subprocess.run([sys.executable, script]).returncode)
 
 
 def info(json: Json = False, config: Config = None) -> None:

@@ -41,7 +41,7 @@ METRICS = {
 def compare(
     X: Any,
     y: Any,
-    methods: Sequence[str] = ("sltr",),
+    methods: str | Sequence[str] = ("sltr",),
     *,
     folds: int = 5,
     groups: Any = None,
@@ -59,8 +59,8 @@ def compare(
     Parameters
     ----------
     X, y : arrays of shapes (n, p1, …, pM) and (n,)
-    methods : sequence of str
-        Names in `sltr.models.registry.METHODS`.
+    methods : str or sequence of str
+        Names in `sltr.models.registry.METHODS`; one may be given by itself.
     folds : int
         Outer folds; samples are shuffled, labels keep their shares.
     groups : array of shape (n,), optional
@@ -89,7 +89,9 @@ def compare(
     [('null', 0), ('ridge', 0), ('null', 1), ('ridge', 1)]
     """
     X, y = np.asarray(X), np.asarray(y)
-    entries = [method(name) for name in dict.fromkeys((*ALWAYS, *methods))]
+    _check_lengths(X, y=y, groups=groups)
+    names = (methods,) if isinstance(methods, str) else methods
+    entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]
     kind = response_kind(y, classification)
     labels = kind != "regression"
     codes = np.unique(y, return_inverse=True)[1] if labels else y.astype(float)
@@ -104,6 +106,16 @@ def compare(
             rows.append(_row(entry, trial, kind, fold, n_jobs))
     _tell(progress, len(rows), len(rows), None, 0)
     return rows
+
+
+def _check_lengths(X: np.ndarray, **beside: Any) -> None:
+    for name, values in beside.items():
+        if values is not None and len(values) != len(X):
+            msg = (
+                f"X has {len(X)} samples and {name} has {len(values)} values; expected "
+                "as many. Take the rows that belong together."
+            )
+            raise ValueError(msg)
 
 
 def is_classification(y: Any) -> bool:

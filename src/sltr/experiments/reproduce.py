@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -124,12 +124,15 @@ def reproduce(
 def _known(name: str) -> Study:
     if name in STUDIES:
         return STUDIES[name]
-    near = get_close_matches(str(name), STUDIES, n=3)
-    hint = (
+    msg = f"name={name!r} was given; {_expected(name, STUDIES)} one of {list(STUDIES)}."
+    raise ValueError(msg)
+
+
+def _expected(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(str(name), known, n=3)
+    return (
         f"did you mean {' or '.join(map(repr, near))}? Expected" if near else "expected"
     )
-    msg = f"name={name!r} was given; {hint} one of {list(STUDIES)}."
-    raise ValueError(msg)
 
 
 def _check_methods(study: Study, methods: Sequence[str] | None) -> None:
@@ -138,8 +141,7 @@ def _check_methods(study: Study, methods: Sequence[str] | None) -> None:
         return
     for name in methods:
         if name not in there:
-            near = get_close_matches(str(name), there, n=1)
-            hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+            hint = _expected(name, there)
             msg = f"methods={methods!r} was given; {hint} some of {there}."
             raise ValueError(msg)
     if not methods:

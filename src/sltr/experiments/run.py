@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -23,6 +23,7 @@ from sltr.experiments.rows import Row, append_row, read_rows
 from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
 from sltr.experiments.trials import SOURCES, Trial, draw_trial
+from sltr.persistence.files import write_atomically
 
 __all__ = ["fit_on", "make_folder", "run"]
 
@@ -157,10 +158,9 @@ def _n_candidates(model: Any) -> int | None:
 
 def _store_coef(path: Path, coef: np.ndarray) -> None:
     path.parent.mkdir(exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    with os.fdopen(handle, "wb") as file:
-        np.save(file, np.asarray(coef), allow_pickle=False)
-    Path(partial).replace(path)
+    content = BytesIO()
+    np.save(content, np.asarray(coef), allow_pickle=False)
+    write_atomically(path, content.getvalue())
 
 
 def _versions() -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 from sltr.refine import RIDGES, STEPS
@@ -23,6 +23,7 @@ __all__ = [
     "grid_values",
     "largest_rank",
     "n_parameters",
+    "own_settings",
     "refined",
 ]
 
@@ -33,6 +34,15 @@ PAPER_EPSILONS = (0.1, 0.2, 0.3)
 REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
 # Ranks are tried until one predicts no better than the last.
 LARGEST_RANK = {"tucker": 4, "cp": 6}
+# What each kind of refit has besides the estimate's own settings.
+SETTINGS: dict[str | None, tuple[str, ...]] = {
+    None: (),
+    "scale": (),
+    "reweight": ("steps",),
+    "tucker": ("rank", "ridge"),
+    "cp": ("rank", "ridge"),
+    "sparse": ("ridge",),
+}
 # Ridges on the support; None leaves the Lasso as it is.
 SUPPORT_RIDGES = (None, 0.03)
 
@@ -57,13 +67,7 @@ class Candidate:
     @property
     def settings(self) -> tuple:
         """The refinement's own settings, as `refine=(kind, …)` takes them."""
-        if self.refine == "sparse":
-            return (self.ridge,)
-        if self.refine == "reweight":
-            return (self.steps,)
-        if self.refine in (None, "scale"):
-            return ()
-        return (self.rank, self.ridge)
+        return tuple(getattr(self, name) for name in SETTINGS[self.refine])
 
 
 def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
@@ -144,6 +148,26 @@ def n_parameters(rank: int | tuple[int, ...], shape: tuple[int, ...]) -> int:
     """Return the number of entries of a refit's factors."""
     ranks = rank if isinstance(rank, tuple) else (rank,) * len(shape)
     return sum(r * size for r, size in zip(ranks, shape, strict=True))
+
+
+def own_settings(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what applies to a candidate of all that its row in a table holds.
+
+    Examples
+    --------
+    >>> own_settings({"lambda_sparse": 0.3, "refine": "sparse", "rank": 0})
+    {'lambda_sparse': 0.3, 'refine': 'sparse'}
+    >>> own_settings({"alpha": 1.0})
+    {'alpha': 1.0}
+    """
+    kind = row.get("refine")
+    if "refine" not in row or not (kind is None or isinstance(kind, str)):
+        return dict(row)
+    # The Lasso has a threshold, and needs no estimate to start from.
+    estimate = ("epsilon", "lambda_low") if kind != "sparse" else ()
+    own = {"refine", "lambda_sparse", *estimate, *SETTINGS.get(kind, tuple(row))}
+    blank = [name for name, v in row.items() if isinstance(v, float) and isnan(v)]
+    return {k: v for k, v in row.items() if k in own and k not in blank}
 
 
 def candidate_columns(candidates: Sequence[Candidate]) -> dict[str, list]:

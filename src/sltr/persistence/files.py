@@ -3,10 +3,40 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-__all__ = ["write_atomically"]
+__all__ = ["check_destination", "write_atomically"]
+
+
+def check_destination(path: Path) -> None:
+    """Refuse a file that cannot be written where it is to go.
+
+    Worth a call before long work whose result would be lost.
+
+    Examples
+    --------
+    >>> check_destination(Path("no/such/folder/model.sltr"))
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: no/such/folder/model.sltr was given; expected a file in ...
+    """
+    if path.is_dir():
+        msg = f"{path} was given; expected a file, and it is a folder. Add a name."
+        raise IsADirectoryError(msg)
+    if not path.parent.is_dir():
+        msg = (
+            f"{path} was given; expected a file in a folder that exists, and "
+            f"{path.parent} does not. Make the folder, or choose another."
+        )
+        raise FileNotFoundError(msg)
+    if not os.access(path.parent, os.W_OK):
+        msg = (
+            f"{path} was given; expected a folder that you may write to, and "
+            f"{path.parent} is not. Choose another."
+        )
+        raise PermissionError(msg)
 
 
 def write_atomically(path: Path, content: bytes) -> Path:
@@ -19,6 +49,7 @@ def write_atomically(path: Path, content: bytes) -> Path:
     ...     write_atomically(Path(folder, "a"), b"content").read_bytes()
     b'content'
     """
+    check_destination(path)
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         with part.open("xb") as file:
@@ -26,7 +57,20 @@ def write_atomically(path: Path, content: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except BaseException as error:
+        _remove(part)
+        if isinstance(error, OSError) and error.errno is not None:
+            # The system's own message names the hidden part.
+            msg = (
+                f"{error.strerror}; expected a place that takes a file of "
+                f"{len(content)} bytes. Make room or choose another place"
+            )
+            raise OSError(error.errno, msg, str(path)) from error
         raise
     return path
+
+
+def _remove(part: Path) -> None:
+    # What the folder does not let us write it does not let us look for, either.
+    with suppress(OSError):
+        part.unlink(missing_ok=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sltr.models.candidates import own_settings
+
 __all__ = [
     "Surface",
     "chosen_candidate",
@@ -32,7 +34,7 @@ class Surface:
         Mean and standard error over folds; NaN where no candidate was tried.
     chosen : (row, column) or None
     fixed : dict
-        The values of all other hyper-parameters that vary.
+        The values of the other hyper-parameters that vary, as far as they apply.
     """
 
     x_name: str
@@ -93,7 +95,8 @@ def cv_surface(
         Names of hyper-parameters. Default: the pair with most candidates about the
         chosen one; among equals `lambda_sparse` and `lambda_low`, then numbers.
     fixed : mapping, optional
-        Values of the other hyper-parameters.
+        Values of other hyper-parameters; the rest are as in the chosen candidate, or
+        in the best one with these values.
 
     Examples
     --------
@@ -104,16 +107,20 @@ def cv_surface(
     """
     results = cv_candidates(model)
     params, best = results["params"], chosen_candidate(model)
+    mean, fixed = np.asarray(results["mean_test_score"], float), dict(fixed or {})
+    centre = params[_centre(params, mean, best, fixed)]
     names = _varying(params)
-    x, y = _axes_names(names, params, x, y, params[best])
-    others = [name for name in names if name not in (x, y)]
-    at = {n: (fixed or {}).get(n, params[best].get(n)) for n in others}
+    free = [name for name in names if name not in fixed] or names
+    x, y = _axes_names(free, params, x, y, centre)
+    if {x, y} & set(fixed):
+        msg = f"fixed={fixed!r} was given; expected no values of the axes {x} and {y}."
+        raise ValueError(msg)
+    at = {name: centre.get(name) for name in names if name not in (x, y)}
     shown = [row for row in params if _agree(row, at)]
     x_values = _distinct([row.get(x) for row in shown])
     y_values = _distinct([row.get(y) for row in shown]) if y else [None]
     shape = (len(y_values), len(x_values))
     score, error = np.full(shape, np.nan), np.full(shape, np.nan)
-    mean = np.asarray(results["mean_test_score"], float)
     spread = standard_errors(results)
     chosen = None
     for g, row in enumerate(params):
@@ -127,13 +134,19 @@ def cv_surface(
             score[place], error[place] = mean[g], spread[g]
         if g == best:
             chosen = place
-    return Surface(x, y or "", x_values, y_values, score, error, chosen, at)
+    told = {name: value for name, value in at.items() if name in own_settings(centre)}
+    return Surface(x, y or "", x_values, y_values, score, error, chosen, told)
 
 
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return bool(np.array_equal(a, b))
-    return bool(a is b or a == b)
+    # A NaN that was stored and read is another object.
+    return bool(a is b or a == b or (_is_nan(a) and _is_nan(b)))
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def _agree(row: Mapping[str, Any], at: Mapping[str, Any]) -> bool:
@@ -150,7 +163,9 @@ def _distinct(values: Sequence) -> list:
         if not any(_equal(value, other) for other in found):
             found.append(value)
     numbers = [v for v in found if _is_number(v)]
-    return sorted(numbers) + [v for v in found if not _is_number(v)]
+    return sorted(numbers, key=lambda v: (_is_nan(v), v)) + [
+        v for v in found if not _is_number(v)
+    ]
 
 
 def _is_number(value: Any) -> bool:
@@ -169,9 +184,10 @@ def _axes_names(
     params: Sequence[Mapping],
     x: str | None,
     y: str | None,
-    best: Mapping[str, Any],
+    centre: Mapping[str, Any],
 ) -> tuple[str, str | None]:
     known = list(dict.fromkeys(name for row in params for name in row))
+    varying = _varying(params)
     for given in (x, y):
         if given is not None and given not in known:
             msg = f"{given!r} was given; expected one of {', '.join(known)}."
@@ -183,7 +199,7 @@ def _axes_names(
         # Grids may depend on a choice, as those of a refit do: of all pairs, the
         # one in which most candidates surround the chosen one.
         def n_shown(pair: tuple[str, str]) -> int:
-            at = {name: best.get(name) for name in names if name not in pair}
+            at = {name: centre.get(name) for name in varying if name not in pair}
             return sum(_agree(row, at) for row in params)
 
         return max(combinations(order, 2), key=n_shown)
@@ -192,6 +208,30 @@ def _axes_names(
     if y is None:
         y = next((name for name in order if name != x), None)
     return x, y
+
+
+def _centre(
+    params: Sequence[Mapping], mean: np.ndarray, best: int, fixed: Mapping[str, Any]
+) -> int:
+    """Return the chosen candidate, or the best of those with the values given."""
+    for name, value in fixed.items():
+        there = _distinct([row[name] for row in params if name in row])
+        if not any(_equal(value, other) for other in there):
+            known = f"one of {there}" if there else "a name that candidates have"
+            msg = f"fixed[{name!r}]={value!r} was given; expected {known}."
+            raise ValueError(msg)
+    left = [g for g, row in enumerate(params) if _agree(row, fixed)]
+    if not left:
+        msg = (
+            f"fixed={dict(fixed)!r} was given; expected values that one candidate has "
+            "together. Fix fewer of them."
+        )
+        raise ValueError(msg)
+    return (
+        best
+        if best in left
+        else max(left, key=lambda g: np.nan_to_num(mean[g], nan=-np.inf))
+    )
 
 
 def standard_errors(results: Mapping[str, Any]) -> np.ndarray:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 
 from sltr._array import to_numpy
-from sltr.plotting.modes import Modes, strongest_slice
+from sltr.plotting.modes import Modes, coef_to_draw, strongest_slice
 from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
-from sltr.thumbnail import coef_array, largest_modes
+from sltr.thumbnail import largest_modes
 
 __all__ = ["plot_coef", "plot_overlay"]
 
@@ -63,7 +63,7 @@ def plot_coef(
     >>> fig.axes[0].get_xlabel()
     'time (ms)'
     """
-    coef = coef_array(coef, target)
+    coef = coef_to_draw(coef, target)
     modes = Modes.of(coef.ndim, mode_names, units)
     if coef.ndim == 1:
         return _line(coef, modes, label, fig)
@@ -135,7 +135,7 @@ def plot_overlay(
     -------
     matplotlib figure
     """
-    coef, sample = coef_array(coef, target), np.asarray(to_numpy(sample), float)
+    coef, sample = coef_to_draw(coef, target), np.asarray(to_numpy(sample), float)
     if coef.shape != sample.shape or coef.ndim < 2:
         msg = (
             f"A coefficient of shape {coef.shape} and a sample of shape {sample.shape} "
@@ -182,20 +182,21 @@ def _line(coef: np.ndarray, modes: Modes, label: str, fig: Any) -> Any:
 def _shown(modes: Modes, show: Any, shape: Sequence[int]) -> tuple[int, int]:
     if show is None:
         return largest_modes(shape)
-    try:
-        rows, columns = map(modes.index, show)
-    except TypeError:
-        rows = columns = 0
-    if rows == columns:
-        msg = f"show={show!r} was given; expected two different modes."
+    several = isinstance(show, Iterable) and not isinstance(show, str)
+    found = [modes.index(mode) for mode in show] if several else []
+    if len(found) != 2 or found[0] == found[1]:
+        msg = f"show={show!r} was given; expected two different modes, as (0, 1)."
         raise ValueError(msg)
-    return rows, columns
+    return found[0], found[1]
 
 
 def _choose(
     coef: np.ndarray, over: list[int], given: dict[int, Any], max_slices: int
 ) -> dict[int, list[int]]:
     """Return the slices to draw for each mode that is not shown."""
+    if not isinstance(max_slices, int | np.integer) or max_slices < 1:
+        msg = f"max_slices={max_slices!r} was given; expected a whole number above 0."
+        raise ValueError(msg)
     budget = max_slices if len(over) == 1 else max(1, int(sqrt(max_slices)) + 1)
     chosen = {}
     for place, mode in enumerate(over):

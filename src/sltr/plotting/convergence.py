@@ -11,10 +11,8 @@ from sltr.plotting.style import COLOURS, new_axes, tidy
 
 __all__ = ["certified_value", "convergence_history", "plot_convergence"]
 
-# What fitted models call the measure they stop on, the most telling first.
+# What fitted models call the measures they keep.
 _HISTORIES = {
-    "gap_path_": "relative duality gap",
-    "residual_path_": "residual",
     "objective_path_": "objective above its lowest",
     "deviance_path_": "deviance above its lowest",
 }
@@ -74,9 +72,6 @@ def certified_value(model: Any) -> tuple[float, str] | None:
         if hasattr(model, attribute):
             values = np.asarray(to_numpy(np.asarray(getattr(model, attribute))))
             return float(np.max(values)), name
-    for attribute in ("gap_path_", "residual_path_"):
-        if hasattr(model, attribute):
-            return float(np.ravel(getattr(model, attribute))[-1]), _HISTORIES[attribute]
     return None
 
 

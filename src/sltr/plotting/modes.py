@@ -1,4 +1,4 @@
-"""What every picture of a coefficient needs to know about its modes."""
+"""What every picture of a coefficient needs to know of it and its modes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Modes", "strongest_slice"]
+from sltr.thumbnail import coef_array
+
+__all__ = ["Modes", "coef_to_draw", "strongest_slice"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,17 @@ class Modes:
                 raise ValueError(msg)
             found[number] = [int(value) % size for value in values]
         return found
+
+
+def coef_to_draw(coef: Any, target: int | None = None) -> np.ndarray:
+    """Return an array, or the coefficient of a model, which has to be fitted."""
+    if hasattr(coef, "fit") and not hasattr(coef, "coef_"):
+        msg = (
+            f"{type(coef).__name__} has no coef_; expected an array or a fitted linear "
+            "model. Call fit first, or give the last step of a pipeline."
+        )
+        raise ValueError(msg)
+    return coef_array(coef, target)
 
 
 def strongest_slice(coef: np.ndarray, mode: int) -> int:

@@ -80,16 +80,16 @@ def plot_results(
     n_columns = max(1, min(room, len(shown)))
     fig = new_figure(width, height + 0.25 * ceil(len(shown) / n_columns))
     axes = fig.subplots(1, len(panels), squeeze=False, sharey=not numeric)[0]
-    draw = _lines if numeric else _rows
     for ax, panel in zip(axes, panels, strict=True):
         tidy(ax).set_title(panel.title, fontsize=10)
-        draw(ax, panel, places, order, shown)
-        _scale(ax, "y" if numeric else "x", log)
         if numeric:
+            _lines(ax, panel, places, order)
             ax.set(xlabel=place_label, ylabel=panel.label)
             _scale(ax, "x", log_places)
         else:
+            _rows(ax, panel, places, order, shown)
             ax.set(xlabel=panel.label)
+        _scale(ax, "y" if numeric else "x", log)
     if not numeric:
         axes[0].set_yticks(range(len(places)), places)
     _share_limits(axes, [panel.label for panel in panels], "y" if numeric else "x")
@@ -109,9 +109,7 @@ def plot_results(
     return fig
 
 
-def _lines(
-    ax: Any, panel: Panel, places: Sequence[Any], order: list[str], shown: list[str]
-) -> None:
+def _lines(ax: Any, panel: Panel, places: Sequence[Any], order: list[str]) -> None:
     for name, values in panel.series.items():
         known = [(x, *v) for x, v in zip(places, values, strict=True) if v is not None]
         if known:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sltr.plotting.modes import Modes
+from sltr.plotting.modes import Modes, coef_to_draw
 from sltr.plotting.style import COLOURS, MARKERS, new_axes, new_figure, tidy
 from sltr.tensor import numerical_ranks, unfold
-from sltr.thumbnail import coef_array
 
 __all__ = ["mode_weights", "plot_factors", "plot_mode_importance", "plot_spectrum"]
 
@@ -43,7 +42,7 @@ def plot_spectrum(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['mode 0: rank 3 of 3', 'mode 1: rank 3 of 3']
     """
-    coef = coef_array(coef, target)
+    coef = coef_to_draw(coef, target)
     modes = Modes.of(coef.ndim, mode_names)
     ranks = numerical_ranks(coef)
     ax = tidy(new_axes(ax))
@@ -96,7 +95,7 @@ def plot_factors(
     -------
     matplotlib figure
     """
-    coef = coef_array(coef, target)
+    coef = coef_to_draw(coef, target)
     modes = Modes.of(coef.ndim, mode_names, units)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 3.0)
     axes = fig.subplots(1, coef.ndim, squeeze=False)[0]
@@ -158,7 +157,7 @@ def plot_mode_importance(
     -------
     matplotlib figure
     """
-    coef = coef_array(coef, target)
+    coef = coef_to_draw(coef, target)
     modes = Modes.of(coef.ndim, mode_names, units)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 2.8)
     axes = fig.subplots(1, coef.ndim, squeeze=False)[0]

@@ -29,9 +29,12 @@ def plot_cv_surface(
     Parameters
     ----------
     model : fitted model with `cv_results_`, or such results
-    x, y, fixed
-        As in `cv_surface`: by default λ_sparse and λ_low at the chosen ε and
-        refinement.
+    x, y : str, optional
+        Names of hyper-parameters. Default: the pair with most candidates about the
+        chosen one; among equals `lambda_sparse` and `lambda_low`, then numbers.
+    fixed : mapping, optional
+        Values of other hyper-parameters; the rest are as in the chosen candidate, or
+        in the best one with these values.
     label : str
         The name of the score.
     ax : matplotlib axes, optional

@@ -16,8 +16,9 @@ import numpy as np
 
 from sltr._array import to_numpy
 from sltr.models.scoring import metric_name
-from sltr.persistence.files import write_atomically
+from sltr.persistence.files import check_destination, write_atomically
 from sltr.plotting.modes import Modes
+from sltr.reporting.answer import kinds_text
 from sltr.reporting.facts import model_facts, versions
 from sltr.reporting.methods import bibtex, method_name, method_text
 from sltr.reporting.payload import (
@@ -104,6 +105,7 @@ def report(
     if (X_test is None) != (y_test is None):
         msg = "Only one of X_test and y_test was given; expected both or neither."
         raise ValueError(msg)
+    check_destination(Path(path))
     final = _final(model)
     held_out = X_test is not None
     outcome = evaluate(
@@ -128,8 +130,17 @@ def report(
         "convergence": convergence,
         "outcome": outcome_payload(outcome, response),
     }
-    facts = model_facts(final, X, outcome, coefs, candidates, convergence, held_out)
-    class_name = type(final).__name__
+    facts = model_facts(
+        final,
+        X,
+        outcome,
+        coefs,
+        candidates,
+        convergence,
+        held_out,
+        by_search=searched is not final,
+    )
+    class_name, answer = type(final).__name__, facts["answer"]
     page = _render(
         title=title,
         description=description,
@@ -138,7 +149,8 @@ def report(
         facts=facts,
         method_name=method_name(class_name),
         method=method_text(facts),
-        references=bibtex(class_name),
+        references=bibtex(class_name, *(answer.references if answer else ())),
+        averaged=kinds_text(answer) if answer and answer.n_used > 1 else "",
         params=final.get_params(deep=False),
         scores=outcome.scores,
         held_out=held_out,

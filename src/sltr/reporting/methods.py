@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sltr.reporting.answer import answer_text, refinement_text
+
 __all__ = ["bibtex", "method_name", "method_text"]
 
 # Class name prefix: what the method is called, and the keys of its references.
@@ -134,6 +136,15 @@ _REFERENCES = {
   pages = {55--67},
   year = {1970}
 }""",
+    "nadeau2003inference": """@article{nadeau2003inference,
+  author = {Nadeau, Claude and Bengio, Yoshua},
+  title = {Inference for the Generalization Error},
+  journal = {Machine Learning},
+  volume = {52},
+  number = {3},
+  pages = {239--281},
+  year = {2003}
+}""",
     "pedregosa2011scikit": """@article{pedregosa2011scikit,
   author = {Pedregosa, Fabian and others},
   title = {Scikit-learn: Machine Learning in {Python}},
@@ -164,15 +175,15 @@ def method_name(class_name: str) -> str:
     return _method(class_name)[0]
 
 
-def bibtex(class_name: str) -> str:
-    """Return the references of a method as BibTeX.
+def bibtex(class_name: str, *more: str) -> str:
+    """Return the references of a method, and those of more keys, as BibTeX.
 
     Examples
     --------
     >>> "Remurs" in bibtex("SLTRRegressor"), bibtex("SLTRRegressor")[:16]
     (False, '@misc{zhangsltr,')
     """
-    keys = [*_method(class_name)[1], "pedregosa2011scikit"]
+    keys = [*_method(class_name)[1], *more, "pedregosa2011scikit"]
     return "\n\n".join(_REFERENCES[key] for key in keys)
 
 
@@ -182,10 +193,10 @@ def method_text(facts: dict[str, Any]) -> str:
     Parameters
     ----------
     facts : dict
-        `class_name`, `n_samples`, `shape`, `chosen` (names and texts) or
-        `settings`, `n_folds`, `n_candidates`, `n_nonzero`, `n_entries`, `ranks`,
-        `certificate`, `n_test`, `score`, `version`. What is None or empty is left
-        out.
+        `class_name`, `n_samples`, `shape`, `chosen` (names and texts), `answer` and
+        `best`, or `settings`; `refinements`, `n_folds`, `n_candidates`, `n_nonzero`,
+        `n_entries`, `ranks`, `certificate`, `n_test`, `score`, `version`. What is
+        None or empty is left out.
     """
     name, keys = _method(facts["class_name"])
     cite = f" \\cite{{{','.join(keys)}}}" if keys else ""
@@ -199,9 +210,12 @@ def method_text(facts: dict[str, Any]) -> str:
             f"Hyper-parameters ({values}) were chosen by {facts['n_folds']}-fold "
             f"cross-validation over {facts['n_candidates']} candidates."
         )
-    elif facts["settings"]:
+    if facts["answer"]:
+        parts.append(answer_text(facts["answer"], facts["best"]))
+    elif facts["settings"] and not facts["chosen"]:
         values = _listed([f"{k} = {v}" for k, v in facts["settings"].items()])
         parts.append(f"Hyper-parameters were set to {values}.")
+    parts.append(refinement_text(facts["refinements"]))
     share = 100 * facts["n_nonzero"] / facts["n_entries"]
     many = len(facts["shape"]) > 1
     ranks = f" and multilinear rank ({_listed(facts['ranks'])})" if many else ""
@@ -209,8 +223,7 @@ def method_text(facts: dict[str, Any]) -> str:
         f"The coefficient has {facts['n_nonzero']} of {facts['n_entries']} entries "
         f"different from zero ({share:.1f} %){ranks}."
     )
-    if facts["certificate"]:
-        parts.append(facts["certificate"])
+    parts.append(facts["certificate"])
     score = facts["score"]
     where = (
         f"On {facts['n_test']} held-out samples"
@@ -225,7 +238,7 @@ def method_text(facts: dict[str, Any]) -> str:
         f"Computations used sltr {facts['version']} and scikit-learn "
         "\\cite{pedregosa2011scikit}."
     )
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
 
 
 def _listed(items: Sequence[Any]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, roc_curve
 
 from sltr._array import to_numpy
+from sltr.models.candidates import own_settings
 from sltr.plotting.candidates import chosen_candidate, cv_candidates, standard_errors
 from sltr.plotting.convergence import certified_value, convergence_history
 from sltr.plotting.modes import Modes, strongest_slice
@@ -72,9 +73,10 @@ def candidates_payload(model: Any, scoring: str) -> dict[str, Any] | None:
         return None
     results = cv_candidates(model)
     names = list(dict.fromkeys(name for row in results["params"] for name in row))
+    rows = [own_settings(row) for row in results["params"]]
     return {
         "names": names,
-        "rows": [[_plain(row.get(n)) for n in names] for row in results["params"]],
+        "rows": [[_plain(row[n]) if n in row else "–" for n in names] for row in rows],
         "mean": _numbers(results["mean_test_score"]),
         "error": _numbers(standard_errors(results)),
         "chosen": chosen_candidate(model),

@@ -119,14 +119,16 @@ def _score(
     again = again[np.isfinite(again).all(axis=1)]
     if len(again) < 2:
         again = np.full((2, 2), np.nan)
-    low, high = np.sort(sign * np.percentile(again[:, 0], (2.5, 97.5)))
+    # Adding zero makes −0 zero.
+    value, null = sign * value + 0.0, sign * null + 0.0
+    low, high = np.sort(sign * np.percentile(again[:, 0], (2.5, 97.5))) + 0.0
     return Score(
         name=name,
-        value=float(sign * value),
+        value=float(value),
         error=float(again[:, 0].std(ddof=1)),
         low=float(low),
         high=float(high),
-        null=float(sign * null),
+        null=float(null),
         higher_is_better=higher,
         beats_null=float(np.mean(np.heaviside(np.diff(-again, axis=1), 0.0))),
     )
