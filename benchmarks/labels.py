@@ -86,7 +86,12 @@ class Candidates:
         task = fitting_task(model, samples, indicators)
         parts = [Fold.of(task, *pair) for pair in folds]
         held = held_out_predictions(
-            task, parts, grid_epsilons(model, task), grid_pairs(model), REFINEMENTS
+            task,
+            parts,
+            grid_epsilons(model, task),
+            grid_pairs(model),
+            REFINEMENTS,
+            weigh=True,
         )
         n = len(trial.y)
         self.kinds = [candidate.refine for candidate in held.candidates]

@@ -169,3 +169,14 @@ def test_responses_without_the_leading_component_are_fitted(rng):
 def test_a_coarse_tolerance_is_no_error(rng):
     X, y = of_rank(rng, 1, n=40)
     assert SLTRRegressorCV(tol=0.5, refine=(None, "scale"), cv=3).fit(X, y).coef_.any()
+
+
+def test_votes_do_not_hang_on_the_tolerance(rng):
+    X = rng.normal(size=(60, *SHAPE))
+    y = X[:, :2, :2, :2].sum(axis=(1, 2, 3)) + 3.0 * rng.normal(size=60)
+    grid = {"lambdas_sparse": (0.1, 0.2, 0.3, 0.5), "lambdas_low": (0.1, 0.3, 0.5)}
+    settings = {**grid, "rule": "vote", "refine": (None, "scale"), "cv": 3}
+    loose, tight = (
+        SLTRRegressorCV(**settings, tol=tol).fit(X, y).weights_ for tol in (1e-3, 1e-5)
+    )
+    np.testing.assert_allclose(loose, tight, atol=2e-4)

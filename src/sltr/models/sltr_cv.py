@@ -86,7 +86,7 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
         As for `SLTRRegressor`.
     tol : float
         Bound on the answer's relative duality gap; ten times as much suffices to
-        choose by.
+        choose by, but not to vote by.
     n_jobs : int, optional
         Processes over folds and kinds of refits; joblib's backends apply.
     memory_limit : str or int, optional
@@ -340,6 +340,7 @@ def _tune(
         grid_pairs(model),
         check_refinements(lazy_refinements(task.samples.X, model.refine, REFINEMENTS)),
         measure=model.rule == "1se",
+        weigh=model.rule == "vote",
         n_jobs=model.n_jobs,
         progress=model.progress,
     )

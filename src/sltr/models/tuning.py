@@ -60,6 +60,7 @@ def held_out_predictions(
     *,
     start: Candidate | None = None,
     measure: bool = False,
+    weigh: bool = False,
     n_jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> HeldOut:
@@ -78,12 +79,15 @@ def held_out_predictions(
         low-rank ones, and their own thresholds for sparse ones.
     measure : bool
         Whether to count the candidates' free parameters, for a rule that asks.
+    weigh : bool
+        Whether the rule weighs candidates by their errors, which are then found to
+        the answer's own tolerance; to choose by, a larger one will do.
     n_jobs : int, optional
         Processes over folds and kinds of refits.
     progress : callable, optional
         Called with the number of stages done and their total.
     """
-    task = _with_looser_gap(task)
+    task = task if weigh else _with_looser_gap(task)
     if is_lazy(task.samples.X):
         rows: list[Row] = lazy_rows(
             task,
