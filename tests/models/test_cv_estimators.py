@@ -157,9 +157,11 @@ def test_a_fit_that_fails_changes_nothing(model, data):
 
 @pytest.mark.parametrize("unit", [1e-13, 1e10])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_units_of_the_lasso_do_not_matter(data, dtype, unit):
+@pytest.mark.parametrize("Model", [sltr.TensorLassoCV, sltr.TPGDRegressorCV])
+def test_units_do_not_matter(data, Model, dtype, unit):
     X, y = (part.astype(dtype) for part in data)
-    expected = sltr.TensorLassoCV().fit(X, y).predict(X)
+    expected = Model().fit(X, y).predict(X)
+    assert np.ptp(expected) > 1.0
     X = (unit * X).astype(dtype)
-    found = sltr.TensorLassoCV().fit(X, y).predict(X)
+    found = Model().fit(X, y).predict(X)
     np.testing.assert_allclose(found, expected, atol=1e-2 * np.abs(expected).max())

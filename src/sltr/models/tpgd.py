@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from math import ceil, prod
+from dataclasses import replace
+from math import ceil, floor, log2, prod
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,12 +13,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from sltr._array import Array
+from sltr._array import Array, array_namespace
 from sltr.models.linear import predict_linear
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.tpgd import SparseTucker, tpgd
 from sltr.validation import (
     Centred,
+    Samples,
     centre,
     check_count,
     check_nonnegative,
@@ -28,6 +30,7 @@ __all__ = [
     "TPGDRegressor",
     "check_budget",
     "column_cardinalities",
+    "of_unit_size",
     "set_tucker",
     "tucker_ranks",
 ]
@@ -119,7 +122,7 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
             A weight of 2 is the same as giving the sample twice.
         """
-        samples = check_samples(self, X, y, sample_weight)
+        samples, unit = of_unit_size(check_samples(self, X, y, sample_weight))
         ranks = tucker_ranks(self.ranks, samples.shape)
         sparsity = column_cardinalities(self.sparsity, samples.shape)
         tol, max_iter = check_budget(self.tol, self.max_iter)
@@ -133,7 +136,7 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
             tol=tol,
             max_iter=max_iter,
         )
-        set_tucker(self, result, centred)
+        set_tucker(self, result, centred, unit)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -141,11 +144,24 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         return predict_linear(self, X)
 
 
-def set_tucker(model: Any, result: SparseTucker, centred: Centred) -> None:
-    """Set the fitted attributes that belong to `result`; warn if unfinished."""
-    model.coef_ = result.coef
-    model.intercept_ = centred.intercept(result.coef)
-    model.core_, model.factors_ = result.core, result.factors
+def of_unit_size(samples: Samples) -> tuple[Samples, float]:
+    """Return samples divided by their size, a power of two, and that size.
+
+    The steps square what they see, which must neither vanish nor overflow.
+    """
+    xp = array_namespace(samples.X)
+    size = float(xp.max(xp.abs(samples.X)))
+    unit = 2.0 ** floor(log2(size)) if size > 0.0 else 1.0
+    return replace(samples, X=samples.X / unit), unit
+
+
+def set_tucker(model: Any, result: SparseTucker, centred: Centred, unit: float) -> None:
+    """Set the fitted attributes that belong to `result`; warn if unfinished.
+
+    `unit` is what the samples were divided by.
+    """
+    model.coef_, model.core_ = result.coef / unit, result.core / unit
+    model.intercept_, model.factors_ = centred.intercept(result.coef), result.factors
     model.objective_path_ = np.array(result.objective_path)
     model.residual_, model.n_iter_ = result.residual, result.n_iter
     if not result.converged:

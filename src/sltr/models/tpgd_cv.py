@@ -16,6 +16,7 @@ from sltr.models.selection import check_rule, kept_splits, record_choice
 from sltr.models.tpgd import (
     check_budget,
     column_cardinalities,
+    of_unit_size,
     set_tucker,
     tucker_ranks,
 )
@@ -111,7 +112,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
             Passed to the splitter.
         """
         check_rule(self.rule)
-        samples = check_samples(self, X, y, sample_weight)
+        samples, unit = of_unit_size(check_samples(self, X, y, sample_weight))
         tol, max_iter = check_budget(self.tol, self.max_iter)
         candidates = _candidates(self.ranks, self.sparsities, samples.shape)
 
@@ -153,7 +154,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
             tol=tol,
             max_iter=max_iter,
         )
-        set_tucker(self, result, centred)
+        set_tucker(self, result, centred, unit)
         return self
 
     def predict(self, X: Any) -> Array:
