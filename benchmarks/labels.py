@@ -54,9 +54,9 @@ from sltr.models.labels import fit_sigmoids, label_indicators
 from sltr.models.predicted import scale_factors
 from sltr.models.refit_coefs import refit_coefs
 from sltr.models.scoring import fold_scores
-from sltr.models.selection import close_to, shares_by_kind, votes
 from sltr.models.sltr_cv import grid_epsilons, grid_pairs
 from sltr.models.tuning import held_out_predictions
+from sltr.models.weighing import close_to, shares_by_kind, votes
 from sltr.tensor import flatten, mode_product, unfold
 from sltr.validation import check_samples
 

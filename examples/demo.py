@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 import sltr
 from sltr import plotting
-from sltr.experiments.comparison import tuned_model
+from sltr.experiments.tuned import tuned_model
 from sltr.models.registry import METHODS
 
 SHAPE, N_TRAIN, N_TEST, SEED = (16, 16, 6), 300, 1000, 0

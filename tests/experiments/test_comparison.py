@@ -8,7 +8,8 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, KFold
 
 from sltr.experiments import comparison
-from sltr.experiments.comparison import compare, is_classification, summary
+from sltr.experiments.comparison import compare, summary
+from sltr.experiments.tuned import is_classification
 from sltr.models.elementary import TensorRidge
 from sltr.models.registry import METHODS, Method
 

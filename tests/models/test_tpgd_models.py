@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from sltr.models.tpgd import TPGDRegressor, column_cardinalities, tucker_ranks
+from sltr.models.tpgd import TPGDRegressor
 from sltr.models.tpgd_cv import TPGDRegressorCV
+from sltr.models.tpgd_parameters import column_cardinalities, tucker_ranks
 
 SHAPE = (6, 5, 4)
 SMALL_CV = {"ranks": (1, 2), "sparsities": (2, 4), "cv": 3}

@@ -137,7 +137,7 @@ def tune(
     """
     from sltr.datasets import load_samples
     from sltr.design import memory_bytes
-    from sltr.experiments.comparison import tuned_model
+    from sltr.experiments.tuned import tuned_model
     from sltr.models.registry import method as registered
     from sltr.persistence.files import check_destination
 

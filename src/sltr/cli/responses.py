@@ -12,7 +12,7 @@ __all__ = ["kind_of", "refuse_words"]
 
 def kind_of(y: Any, task: str) -> str:
     """Return "regression", "binary" or "multi-class"."""
-    from sltr.experiments.comparison import response_kind
+    from sltr.experiments.tuned import response_kind
 
     choose(task, ("auto", "regression", "classification"), "--task")
     kind = response_kind(y, None if task == "auto" else task == "classification")

@@ -17,12 +17,7 @@ from sltr._array import (
     one_blas_thread,
 )
 from sltr.estimate.blocks import COUPLINGS, Block
-from sltr.estimate.checks import (
-    check_choice,
-    checked_pilot,
-    equal_lengths,
-    is_scalar,
-)
+from sltr.estimate.checks import checked_pilot, equal_lengths, is_scalar
 from sltr.estimate.radii import absolute_radii
 from sltr.estimate.settings import Settings
 from sltr.estimate.solving import grid_chunks, streams
@@ -35,7 +30,6 @@ __all__ = [
     "Estimate",
     "Settings",
     "absolute_radii",
-    "check_choice",
     "estimate",
     "estimate_path",
     "independent_pilots",

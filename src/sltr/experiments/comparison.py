@@ -18,15 +18,13 @@ from sltr.experiments.rows import Row
 from sltr.experiments.run import fit_on
 from sltr.experiments.scores import score_model
 from sltr.experiments.trials import Trial
+from sltr.experiments.tuned import response_kind, tuned_model
 from sltr.models.registry import Method, method
 
 __all__ = [
     "ALWAYS",
     "compare",
-    "is_classification",
-    "response_kind",
     "summary",
-    "tuned_model",
 ]
 
 # What every other method has to beat.
@@ -118,20 +116,6 @@ def _check_lengths(X: np.ndarray, **beside: Any) -> None:
             raise ValueError(msg)
 
 
-def is_classification(y: Any) -> bool:
-    """Say whether responses are labels: words, truth values, or just two values.
-
-    Examples
-    --------
-    >>> is_classification(["a", "b"]), is_classification([0, 1, 1])
-    (True, True)
-    >>> is_classification([0.0, 0.5, 2.0])
-    False
-    """
-    values = np.asarray(y)
-    return values.dtype.kind not in "iuf" or len(np.unique(values)) <= 2
-
-
 def _outer_folds(
     y: np.ndarray, folds: int, groups: Any, classification: bool, random_state: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -191,24 +175,6 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def response_kind(y: Any, classification: bool | None = None) -> str:
-    """Return "regression", "binary" or "multi-class"; None: as the values tell.
-
-    Examples
-    --------
-    >>> response_kind([1, 2, 3]), response_kind([1, 2, 3], classification=True)
-    ('regression', 'multi-class')
-    """
-    labels = is_classification(y) if classification is None else classification
-    if not labels:
-        return "regression"
-    classes = np.unique(np.asarray(y))
-    if len(classes) < 2:
-        msg = f"All labels are {str(classes[0])!r}; expected at least two classes."
-        raise ValueError(msg)
-    return "binary" if len(classes) == 2 else "multi-class"
-
-
 def _row(entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None) -> Row:
     row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
     row |= {"metrics": {}, "fit_seconds": None, "error": None}
@@ -221,38 +187,6 @@ def _row(entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None) 
     except Exception as error:  # one method must not stop the others
         row["error"] = f"{type(error).__name__}: {error}"
     return row
-
-
-def tuned_model(
-    entry: Method, *, kind: str, groups: Any = None, n_jobs: int | None = None
-) -> Any:
-    """Return the method's estimator that tunes itself, for the kind of response.
-
-    Parameters
-    ----------
-    entry : Method
-    kind : {"regression", "binary", "multi-class"}
-    groups : array of shape (n,), optional
-        What its own folds have to keep together.
-    n_jobs : int, optional
-        For a method that takes it.
-    """
-    if kind == "multi-class" and entry.make_classifier is None:
-        msg = (
-            f"{entry.title} has no classifier and there are more than two classes; "
-            "expected two, as labels 0 and 1 to regress."
-        )
-        raise ValueError(msg)
-    classifier = None if kind == "regression" else entry.make_classifier
-    labels = classifier is not None
-    model = (classifier or entry.make_regressor)()
-    wanted: dict[str, Any] = {"n_jobs": n_jobs}
-    if groups is not None:
-        n_folds = max(2, min(5, len(np.unique(groups))))
-        splitter = StratifiedGroupKFold if labels else GroupKFold
-        wanted["cv"] = splitter(n_folds)
-    known = model.get_params(deep=False)
-    return model.set_params(**{k: v for k, v in wanted.items() if k in known})
 
 
 def _tell(

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.validation import has_fit_parameter
 
 from sltr.experiments.rows import Row, append_row, read_rows
 from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
 from sltr.experiments.trials import SOURCES, Trial, draw_trial
+from sltr.experiments.tuned import group_folds
 from sltr.persistence.files import write_atomically
 
 __all__ = ["fit_on", "make_folder", "run"]
@@ -142,10 +143,8 @@ def fit_on(model: Any, trial: Trial) -> Any:
     cv = 5 if cv is None else cv  # scikit-learn's default
     if isinstance(cv, int):
         labels = np.issubdtype(y.dtype, np.integer)
-        kind = StratifiedGroupKFold if labels else GroupKFold
-        n_folds = max(2, min(cv, len(np.unique(groups))))
-        folds = list(kind(n_folds).split(X, y, groups))
-        return model.set_params(cv=folds).fit(X, y)
+        folds = group_folds(groups, cv, labels=labels).split(X, y, groups)
+        return model.set_params(cv=list(folds)).fit(X, y)
     if has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV):
         return model.fit(X, y, groups=groups)
     return model.fit(X, y)

@@ -11,19 +11,15 @@ from sklearn.metrics import get_scorer
 
 from sltr._array import to_numpy
 from sltr.design import is_lazy
-from sltr.estimate import check_choice
+from sltr.estimate.checks import check_choice
 from sltr.models.answer import Member
 from sltr.models.folds import Fold, Task
 from sltr.models.heldout import KnownClassifier, KnownRegressor
 from sltr.models.labels import class_numbers
 from sltr.models.predicted import HeldOut, scale_factors
 from sltr.models.scoring import AT_ONCE, default_metric, fold_scores
-from sltr.models.selection import (
-    best_index,
-    close_to,
-    shares_by_kind,
-    votes,
-)
+from sltr.models.selection import best_index
+from sltr.models.weighing import close_to, shares_by_kind, votes
 
 __all__ = ["Choice", "check_choosing", "choose"]
 

@@ -20,7 +20,7 @@ from sltr.models.candidates import (
 from sltr.models.folds import Fold, Task, held_out_losses, training_subsets
 from sltr.models.plain import Row
 from sltr.models.refits import low_rank_fits, sparse_fits
-from sltr.models.selection import close_to
+from sltr.models.weighing import close_to
 from sltr.refine import RIDGES, Sweeps
 from sltr.tensor import flatten
 

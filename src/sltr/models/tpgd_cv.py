@@ -13,11 +13,10 @@ from sltr._array import Array, array_namespace, as_array
 from sltr.models.linear import predict_linear
 from sltr.models.linear_cv import LinearFits, candidate_scores
 from sltr.models.selection import check_rule, kept_splits, record_choice
-from sltr.models.tpgd import (
+from sltr.models.tpgd import of_unit_size, set_tucker
+from sltr.models.tpgd_parameters import (
     check_budget,
     column_cardinalities,
-    of_unit_size,
-    set_tucker,
     tucker_ranks,
 )
 from sltr.models.unchanged import unchanged_on_failure

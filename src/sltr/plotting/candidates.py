@@ -90,13 +90,8 @@ def cv_surface(
 
     Parameters
     ----------
-    model : fitted model with `cv_results_`, or such results
-    x, y : str, optional
-        Names of hyper-parameters. Default: the pair with most candidates about the
-        chosen one; among equals `lambda_sparse` and `lambda_low`, then numbers.
-    fixed : mapping, optional
-        Values of other hyper-parameters; the rest are as in the chosen candidate, or
-        in the best one with these values.
+    model, x, y, fixed
+        As for `plot_cv_surface`.
 
     Examples
     --------
