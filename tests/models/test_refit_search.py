@@ -10,10 +10,11 @@ from sltr.models import refit_jobs, refits
 from sltr.models.candidates import Candidate
 from sltr.models.fitting import fitting_task
 from sltr.models.folds import Fold, for_comparison, held_out_losses, with_pilots
-from sltr.models.refit_jobs import LowRank
+from sltr.models.refit_jobs import LowRank, row_losses
 from sltr.models.refits import sweeps
 from sltr.models.sltr import SLTRRegressor
 from sltr.models.sltr_cv import SLTRRegressorCV
+from sltr.refine import RIDGES
 from sltr.validation import check_samples
 
 SHAPE = (6, 5, 4)
@@ -36,23 +37,30 @@ def of_rank(rng, rank, n=150, noise=0.1, shape=SHAPE):
     return X, signal + noise * signal.std() * rng.normal(size=n)
 
 
-def ranks_tried(X, y, kind, rival=None):
-    """Run one kind of refit on three folds; `rival` is a share of the null's loss."""
+def search(X, y, kind, rival=None):
+    """Run one kind of refit on three folds; `rival` is a share of the null's loss.
+
+    Returns the null model's held-out losses, and each candidate's in the order of
+    trial.
+    """
     model = SLTRRegressorCV()
     samples = check_samples(model, X, y, None)
     task = fitting_task(model, samples, samples.y[:, None])
     folds = [Fold.of(task, train, test) for train, test in KFold(3).split(X)]
     folds, pilots = with_pilots(task, folds, [10.0])
     single, own = for_comparison(task, folds)
-    losses = None
-    if rival is not None:
-        nothing = [np.zeros((len(fold.rows), 1)) for fold in own]
-        losses = rival * held_out_losses(single, own, nothing)
+    nothing = [np.zeros((len(fold.rows), 1)) for fold in own]
+    null = held_out_losses(single, own, nothing)
+    losses = None if rival is None else rival * null
     seeds = [pilots.reshape(3, 1, *X.shape[1:]).astype(np.float32)]
     start = Candidate(10.0, 0.3, 0.3)
     problem = sweeps(single, np.stack([fold.subset for fold in own]))
     rows = LowRank(single, own, problem, kind, start, seeds, losses)()
-    return list(dict.fromkeys(row[0].rank for row in rows))
+    return null, row_losses(single, own, rows)
+
+
+def ranks_tried(*args, **kwargs):
+    return list(dict.fromkeys(c.rank for c in search(*args, **kwargs)[1]))
 
 
 @pytest.mark.parametrize("kind", ["cp", "tucker"])
@@ -63,6 +71,26 @@ def test_ranks_are_tried_until_they_gain_nothing(rng, kind):
     else:
         assert (2, 2, 2) in tried
         assert len(tried) <= tried.index((2, 2, 2)) + 1 + refit_jobs.PATIENCE[kind]
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_lower_ridges_are_left_out_where_the_first_is_hopeless(rng, kind):
+    """That is far behind the mean of the responses, or itself for a rank before."""
+    hopeful = []
+    for noise in (0.1, 3.0):
+        null, found = search(*of_rank(rng, 2, noise=noise), kind)
+        by_rank = {}
+        for candidate, losses in found.items():
+            by_rank.setdefault(candidate.rank, {})[candidate.ridge] = losses
+        before = [null]
+        for own in by_rank.values():
+            first = own[RIDGES[0]]
+            excess = first - min(before, key=np.sum)
+            limit = 2.0 * excess.std(ddof=1) / np.sqrt(len(excess))
+            hopeful.append(excess.mean() <= limit)
+            assert tuple(own) == (RIDGES if hopeful[-1] else RIDGES[:1])
+            before.append(first)
+    assert not all(hopeful)
 
 
 def test_ranks_of_matrices_rise_together_and_need_no_patience(rng):

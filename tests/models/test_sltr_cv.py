@@ -182,7 +182,9 @@ def test_every_refit_and_fold_equals_a_fit_alone(
             assert len(table) == len(STEPS)
         else:
             ranks = {c.rank for c in table}
-            assert len(table) == len(RIDGES) * len(ranks)
+            for rank in ranks:  # lower ridges only where the first is worth it
+                ridges = tuple(c.ridge for c in table if c.rank == rank)
+                assert ridges in (RIDGES, RIDGES[:1])
             if kind == "cp":
                 assert ranks <= set(range(1, largest_rank(kind, shape) + 1))
         start = {(c.epsilon, c.lambda_sparse, c.lambda_low) for c in table}

@@ -61,6 +61,7 @@ def _refits_from(
     task: Task, subsets: Array, refits: Sequence[Candidate], estimates: Array
 ) -> dict[Candidate, Array]:
     """Return reweighted and low-rank refits of estimates, (S, K, p1, …, pM)."""
+    xp = array_namespace(estimates)
     found: dict[Candidate, Array] = {}
     base = _start(refits)
     steps = None
@@ -74,12 +75,12 @@ def _refits_from(
     for kind in dict.fromkeys(str(c.refine) for c in low_rank):
         wanted = {c for c in low_rank if c.refine == kind}
         ranks = [c.rank for c in wanted if isinstance(c.rank, tuple)]
-        for candidate, refit in low_rank_fits(
-            task, problem, base, kind, seeds, dict.fromkeys(ranks)
+        for one_rank in low_rank_fits(
+            task, problem, base, kind, seeds, ranks=dict.fromkeys(ranks)
         ):
-            if candidate in wanted:
-                coef = array_namespace(estimates).reshape(refit.coef(), estimates.shape)
-                found[candidate] = coef
+            for candidate in [c for c in one_rank if c in wanted]:
+                coef = one_rank[candidate].coef()
+                found[candidate] = xp.reshape(coef, estimates.shape)
                 wanted.remove(candidate)
             if not wanted:
                 break

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import prod
 
 import numpy as np
@@ -21,7 +20,7 @@ from sltr.models.folds import Fold, Task, held_out_losses, training_subsets
 from sltr.models.plain import Row
 from sltr.models.refits import low_rank_fits, sparse_fits
 from sltr.models.weighing import close_to
-from sltr.refine import RIDGES, Sweeps
+from sltr.refine import Sweeps
 from sltr.tensor import flatten
 
 __all__ = ["LowRank", "Sparse", "reweighted_rows", "row_losses"]
@@ -29,6 +28,9 @@ __all__ = ["LowRank", "Sparse", "reweighted_rows", "row_losses"]
 # Ranks in a row that may gain nothing before the search ends: a Tucker rank of one
 # mode may need that of another.
 PATIENCE = {"tucker": 2, "cp": 1}
+# Standard errors by which a rank under the first ridge may be worse than another rank
+# under it, before lower ridges are not tried.
+HOPELESS = 2.0
 # Entries of coefficients and fitted values that a batch of sparse refits holds.
 BATCH_ENTRIES = 4_000_000
 
@@ -158,27 +160,32 @@ class LowRank:
     rival: np.ndarray | None  # losses of the best candidate of another kind
 
     def __call__(self) -> list[Row]:
-        """Return the rows of all ranks that were tried."""
+        """Return the rows of all ranks that were tried.
+
+        Under ridges below the first only where that one predicts not clearly worse
+        than it did for a rank before.
+        """
         task, shape = self.task, self.task.samples.shape
-        fits = low_rank_fits(task, self.problem, self.start, self.kind, self.seeds)
-        rows: list[Row] = []
         shapes = [(len(fold.rows), task.Y.shape[1]) for fold in self.folds]
         null = held_out_losses(task, self.folds, [np.zeros(size) for size in shapes])
         best, idle = null, 0
+        first = null  # the least under the first ridge
         rival = null if self.rival is None else self.rival
         patience = PATIENCE[self.kind] if len(shape) > 2 else 1
-        while one_rank := list(islice(fits, len(RIDGES))):
-            losses = []
-            for candidate, refit in one_rank:
-                fitted = to_numpy(refit.fitted)
-                fitted = fitted.reshape(len(self.folds), -1, fitted.shape[1])
-                values = [
-                    fitted[f][:, fold.rows].T for f, fold in enumerate(self.folds)
-                ]
+        rows: list[Row] = []
+
+        def goes_on(fitted: Array) -> bool:
+            return not _is_better(first, self._losses(fitted), errors=HOPELESS)
+
+        settings = (task, self.problem, self.start, self.kind, self.seeds)
+        for one_rank in low_rank_fits(*settings, goes_on=goes_on):
+            for candidate, refit in one_rank.items():
                 n_free = n_parameters(candidate.rank, shape) / prod(shape)
-                rows += [(candidate, f, part, n_free) for f, part in enumerate(values)]
-                losses.append(held_out_losses(task, self.folds, values))
+                parts = self._held_out(refit.fitted)
+                rows += [(candidate, f, part, n_free) for f, part in enumerate(parts)]
+            losses = [self._losses(refit.fitted) for refit in one_rank.values()]
             least = min(losses, key=np.sum)
+            first = min(first, losses[0], key=np.sum)
             fair = best is null and not _is_better(null, least)
             if not fair and not _is_better(least, best):
                 idle += 1
@@ -191,6 +198,15 @@ class LowRank:
                 break
             best, idle = least, 0
         return rows
+
+    def _held_out(self, fitted: Array) -> list[np.ndarray]:
+        """Return each fold's predictions (n_rows, K) from fitted values (F · K, n)."""
+        values = to_numpy(fitted)
+        values = values.reshape(len(self.folds), -1, values.shape[1])
+        return [values[f][:, fold.rows].T for f, fold in enumerate(self.folds)]
+
+    def _losses(self, fitted: Array) -> np.ndarray:
+        return held_out_losses(self.task, self.folds, self._held_out(fitted))
 
 
 def _ranks_left(
@@ -209,10 +225,12 @@ def _ranks_left(
     return sum(end - own for end, own in zip(most, rank, strict=True))
 
 
-def _is_better(losses: np.ndarray, others: np.ndarray) -> bool:
-    """Say whether some losses are lower by more than a standard error of the mean."""
+def _is_better(
+    losses: np.ndarray, others: np.ndarray, *, errors: float = 1.0
+) -> bool:
+    """Say whether losses are lower in the mean by more than some standard errors."""
     pair = np.stack([losses, others], axis=1)
-    return not close_to(0, pair, np.ones(len(pair)))[1]
+    return not close_to(0, pair, np.ones(len(pair)), errors=errors)[1]
 
 
 def _predictions(task: Task, fold: Fold, coefs: Array) -> np.ndarray:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sltr._array import Array, array_namespace, as_array, to_python
 from sltr.estimate import absolute_radii, estimate_path
@@ -91,11 +90,14 @@ def sweeps(task: Task, subsets: Array) -> Sweeps:
 def low_rank_seeds(estimates: Array, steps: Mapping[int, Array] | None) -> list[Array]:
     """Return what low-rank refits start from, (S, K, p1, …, pM) each.
 
-    SLTR's estimates, and these reweighted, where they have modes to weigh.
+    SLTR's estimates, and these reweighted, where they have modes to weigh; once, if
+    steps have not changed them any more.
     """
-    if steps is None:
-        return [estimates]
-    return [estimates, *(steps[step] for step in SEED_STEPS)]
+    seeds = [estimates]
+    for seed in [steps[step] for step in SEED_STEPS] if steps is not None else []:
+        if bool(array_namespace(seed).any(seed != seeds[-1])):
+            seeds.append(seed)
+    return seeds
 
 
 def low_rank_fits(
@@ -104,26 +106,30 @@ def low_rank_fits(
     start: Candidate,
     kind: str,
     seeds: Sequence[Array],
+    *,
     ranks: Iterable[tuple[int, ...]] | None = None,
-) -> Iterator[tuple[Candidate, Refit]]:
-    """Refit a problem's subsets, rank after rank; yields each setting and its refit.
+    goes_on: Callable[[Array], bool] = lambda fitted: True,
+) -> Iterator[dict[Candidate, Refit]]:
+    """Refit a problem's subsets, rank after rank; yields a rank's settings and refits.
 
-    Ranks of "tucker" are found on the way unless they are given.
+    Ranks of "tucker" are found on the way unless they are given. `goes_on` says from
+    the fitted values of a rank whether ridges below the first are worth trying.
     """
     xp = array_namespace(task.Y)
     shape = task.samples.shape
     flat = [xp.reshape(seed, (-1, *shape)) for seed in seeds]
     largest = largest_rank(kind, shape)
     if kind == "cp":
-        refits = cp_refits(problem, flat, largest)
+        refits = cp_refits(problem, flat, largest, goes_on)
     elif ranks is None:
-        refits = tucker_refits(problem, flat, largest)
+        refits = tucker_refits(problem, flat, largest, goes_on)
     else:
-        parts = (tucker_refits_of_rank(problem, flat, rank) for rank in ranks)
-        refits = chain.from_iterable(parts)
+        refits = (tucker_refits_of_rank(problem, flat, rank) for rank in ranks)
     base = (start.epsilon, start.lambda_sparse, start.lambda_low)
-    for refit in refits:
-        yield Candidate(*base, kind, refit.rank, refit.ridge), refit
+    for one_rank in refits:
+        yield {
+            Candidate(*base, kind, refit.rank, refit.ridge): refit for refit in one_rank
+        }
 
 
 def sparse_fits(

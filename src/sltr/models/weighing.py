@@ -12,11 +12,13 @@ __all__ = ["close_to", "shares_by_kind", "votes"]
 SMALLEST_VOTE = 0.1
 
 
-def close_to(best: int, losses: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def close_to(
+    best: int, losses: np.ndarray, weight: np.ndarray, *, errors: float = 1.0
+) -> np.ndarray:
     """Say which candidates held-out losses cannot tell from the best, shape (G,).
 
     Those whose losses exceed its own, sample by sample, by no more in the mean than
-    one standard error of that mean.
+    one standard error of that mean, or `errors` of them.
 
     Parameters
     ----------
@@ -33,7 +35,7 @@ def close_to(best: int, losses: np.ndarray, weight: np.ndarray) -> np.ndarray:
     [True, False, True]
     """
     mean, error = _excess(best, losses, weight)
-    return mean <= error
+    return mean <= errors * error
 
 
 def votes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sltr._array import Array, array_namespace
@@ -33,9 +33,16 @@ class Refit:
         return self.structure.coef()
 
 
+def _always(fitted: Array) -> bool:
+    return True
+
+
 def cp_refits(
-    problem: Sweeps, seeds: Sequence[Array], largest_rank: int
-) -> Iterator[Refit]:
+    problem: Sweeps,
+    seeds: Sequence[Array],
+    largest_rank: int,
+    goes_on: Callable[[Array], bool] = _always,
+) -> Iterator[list[Refit]]:
     """Refit a batch by sums of outer products, rank after rank.
 
     Each rank starts from the leading terms of each of the `seeds`, and from the last
@@ -47,62 +54,66 @@ def cp_refits(
     problem : Sweeps
     seeds : sequence of arrays of shape (B, p1, …, pM)
     largest_rank : int
+    goes_on : callable, optional
+        Given a rank's fitted values (B, n) under the first ridge, says whether lower
+        ones are worth trying.
 
     Yields
     ------
-    Refit
-        For each rank and, within it, each ridge. To stop after a rank costs nothing
-        for those that follow.
+    list of Refit
+        One for each ridge, of a rank. To stop after a rank costs nothing for those
+        that follow.
     """
     xp = array_namespace(seeds[0])
     chains = [CPComponents.start(seed) for seed in seeds]
     gradient = problem.descent(0.0 * problem.subsets.y)
     grown = CPComponents.start(xp.reshape(gradient, seeds[0].shape))
     for rank in range(1, largest_rank + 1):
-        for level, found in enumerate(problem.along_ridges([grown, *chains])):
-            ridge, structure, fitted = found
-            if level == min(GROW_FROM, len(problem.ridges) - 1):
-                stem, gradient = structure, problem.descent(fitted)
-            yield Refit(rank, ridge, fitted, structure)
+        found = problem.along_ridges([grown, *chains], goes_on)
+        yield _refits(rank, found)
         if rank < largest_rank:
-            extra = xp.reshape(gradient, seeds[0].shape)
+            _, stem, fitted = found[min(GROW_FROM, len(found) - 1)]
+            extra = xp.reshape(problem.descent(fitted), seeds[0].shape)
             grown = stem.grown(extra)
             pairs = zip(chains, seeds, strict=True)
             chains = [_continued(chain, seed, extra) for chain, seed in pairs]
 
 
 def tucker_refits(
-    problem: Sweeps, seeds: Sequence[Array], largest_rank: int
-) -> Iterator[Refit]:
+    problem: Sweeps,
+    seeds: Sequence[Array],
+    largest_rank: int,
+    goes_on: Callable[[Array], bool] = _always,
+) -> Iterator[list[Refit]]:
     """Refit a batch by Tucker tensors, from truncated seeds, rank after rank.
 
     From all one upwards: a rank rises in the mode in which the loss falls most.
-
-    Yields
-    ------
-    Refit
-        For each rank and, within it, each ridge.
+    Parameters and what is yielded are those of `cp_refits`.
     """
     shape = tuple(seeds[0].shape[1:])
     most = [min(size, largest_rank) for size in shape]
     known = spectra(seeds[-1])
     rank: tuple[int, ...] | None = (1,) * len(shape)
     while rank is not None:
-        found = problem.along_ridges(_truncated(seeds, rank))
-        for level, (ridge, structure, fitted) in enumerate(found):
-            if level == min(GROW_FROM, len(problem.ridges) - 1):
-                stem, gradient = structure, problem.descent(fitted)
-            yield Refit(rank, ridge, fitted, structure)
+        found = problem.along_ridges(_truncated(seeds, rank), goes_on)
+        yield _refits(rank, found)
+        _, stem, fitted = found[min(GROW_FROM, len(found) - 1)]
+        gradient = problem.descent(fitted)
         gradient = array_namespace(gradient).reshape(gradient, seeds[0].shape)
         rank = next_rank(rank, most, slopes(stem, gradient), known)
 
 
 def tucker_refits_of_rank(
     problem: Sweeps, seeds: Sequence[Array], rank: tuple[int, ...]
-) -> Iterator[Refit]:
-    """Refit a batch by Tucker tensors of one rank; yields refits for each ridge."""
-    for ridge, structure, fitted in problem.along_ridges(_truncated(seeds, rank)):
-        yield Refit(rank, ridge, fitted, structure)
+) -> list[Refit]:
+    """Refit a batch by Tucker tensors of one rank, for each ridge."""
+    return _refits(rank, problem.along_ridges(_truncated(seeds, rank), _always))
+
+
+def _refits(
+    rank: int | tuple[int, ...], found: Sequence[tuple[float, Structure, Array]]
+) -> list[Refit]:
+    return [Refit(rank, ridge, fitted, structure) for ridge, structure, fitted in found]
 
 
 def _truncated(seeds: Sequence[Array], rank: tuple[int, ...]) -> list[TuckerComponents]:

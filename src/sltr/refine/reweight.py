@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sltr._array import Array, array_namespace, clip, eigh
-from sltr.design import BLOCK_ENTRIES, combine, row_ranges
+from sltr.design import BLOCK_ENTRIES, combine, inner, row_ranges
 from sltr.refine.subset import Subsets, feature_variance
 from sltr.ridge import conjugate_gradients
 from sltr.tensor import flatten, own_mode_product, unfold
@@ -92,7 +92,6 @@ class _Problem:
     """‖y − A·vec(V)‖² for each item, without its penalty."""
 
     X: Array  # (n, P)
-    transposed: Array  # (P, n), a copy: products run along memory
     subsets: Subsets
     shape: tuple[int, ...]
     means: Array  # (B, P), of each item's samples; zero without an intercept
@@ -115,7 +114,6 @@ class _Problem:
         side = xp.where(count < X.shape[1], count, float(X.shape[1]))
         return _Problem(
             X,
-            xp.matrix_transpose(X) + 0.0,
             subsets,
             shape,
             means,
@@ -165,7 +163,7 @@ class _Problem:
         xp = array_namespace(v)
         flat = flatten(v)
         shift = xp.linalg.vecdot(self.means, flat, axis=-1)[:, None]
-        fitted = flat @ self.transposed - shift
+        fitted = xp.matrix_transpose(inner(self.X, flat)) - shift
         rows = self.subsets.weight * fitted
         image = combine(rows, self.X) - xp.sum(rows, axis=1)[:, None] * self.means
         return xp.reshape(image, v.shape)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from sltr._array import Array, array_namespace, as_array, clip, to_python
-from sltr.design import combine
+from sltr.design import combine, inner
 from sltr.prox import soft_threshold
 from sltr.refine.subset import Subsets
 
@@ -56,7 +56,7 @@ def lasso(
     xp = array_namespace(X)
     n_items, n_thresholds = thresholds.shape
     cross = subsets.cross(X)
-    loss = _Loss(X, xp.matrix_transpose(X) + 0.0, subsets)
+    loss = _Loss(X, subsets)
     largest = xp.max(xp.abs(cross), axis=1)[:, None]
     fraction = thresholds / xp.where(largest > 0, largest, 1.0)
     enough = tol * clip(fraction / SMALL_THRESHOLD, None, 1.0)
@@ -88,16 +88,16 @@ class _Loss:
     """½‖y − A·w‖² of each item."""
 
     X: Array  # (n, P)
-    transposed: Array  # (P, n), a copy: products run along memory
     subsets: Subsets
 
     def of(self, items: Sequence[int]) -> _Loss:
         """Return the losses of some items, or of the same one several times."""
-        return _Loss(self.X, self.transposed, self.subsets.take(items))
+        return _Loss(self.X, self.subsets.take(items))
 
     def fitted(self, coef: Array) -> Array:
         """Return centred fitted values (B, n) of coefficients (B, P)."""
-        return self.subsets.centred(coef @ self.transposed)
+        xp = array_namespace(coef)
+        return self.subsets.centred(xp.matrix_transpose(inner(self.X, coef)))
 
     def spread(self, residual: Array) -> Array:
         """Return Aᵀr, (B, P), for centred residuals (B, n)."""

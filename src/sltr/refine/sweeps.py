@@ -8,7 +8,7 @@ responses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -69,12 +69,13 @@ class Sweeps:
         return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
 
     def along_ridges(
-        self, starts: Sequence[Some]
-    ) -> Iterator[tuple[float, Some, Array]]:
-        """Yield each ridge, the structures swept under it, and their fitted values.
+        self, starts: Sequence[Some], goes_on: Callable[[Array], bool]
+    ) -> list[tuple[float, Some, Array]]:
+        """Return each ridge, the structures swept under it, and their fitted values.
 
         Every item begins from all starts; after a few sweeps under the first ridge
-        the one of the least objective goes on.
+        the one of the least objective goes on. Lower ridges follow if the fitted
+        values under the first are worth it, as `goes_on` says.
         """
         first, lower = self.ridges[:1], self.ridges[1:]
         structure, n_left = _joined(starts), FIRST_SWEEPS
@@ -84,9 +85,9 @@ class Sweeps:
             best = wide._best_of(structure, fitted, len(starts))
             structure, n_left = structure.take(best), FIRST_SWEEPS - ALL_STARTS
         structure, fitted = self._swept(structure, first, n_left)
-        yield first[0], structure, fitted
-        if not lower:
-            return
+        found = [(first[0], structure, fitted)]
+        if not lower or not goes_on(fitted):
+            return found
         together = _joined([structure] * len(lower))
         together, fitted = self._repeated(len(lower))._swept(
             together, lower, NEXT_SWEEPS
@@ -97,7 +98,8 @@ class Sweeps:
             items = place * n_items + xp.arange(
                 n_items, dtype=xp.int64, device=device(fitted)
             )
-            yield ridge, together.take(items), xp.take(fitted, items, axis=0)
+            found.append((ridge, together.take(items), xp.take(fitted, items, axis=0)))
+        return found
 
     def _penalty(self, ridges: Sequence[float]) -> Array:
         """Return the penalties of a batch that is a run of items for each ridge."""
@@ -113,11 +115,14 @@ class Sweeps:
     ) -> tuple[Some, Array]:
         """Return structures after some sweeps, and their fitted values."""
         penalty = self._penalty(ridges)
+        *modes, last = range(len(self.matrices))
         for _ in range(n_sweeps):
-            for mode in range(len(self.matrices)):
+            for mode in modes:
                 structure, fit = _mode_step(self, structure, mode, penalty)
             if isinstance(structure, TuckerComponents):
-                structure, fit = _core_step(self, structure, penalty)
+                structure, fit = _last_steps(self, structure, penalty)
+            else:
+                structure, fit = _mode_step(self, structure, last, penalty)
         return structure, self.subsets.fitted(*fit)
 
     def _repeated(self, times: int) -> Sweeps:
@@ -150,9 +155,16 @@ def _mode_step(
     data: Sweeps, structure: Some, mode: int, penalty: Array
 ) -> tuple[Some, Fit]:
     """Solve for one mode's block given all others; return the structure and the fit."""
-    xp = array_namespace(data.subsets.y)
-    scales = structure.scales
     design = _projected(data, structure.loadings(mode), mode)
+    return _block_step(data, structure, mode, design, penalty)
+
+
+def _block_step(
+    data: Sweeps, structure: Some, mode: int, design: Array, penalty: Array
+) -> tuple[Some, Fit]:
+    """Solve for one mode's block on its design, (B, r, p, n)."""
+    xp = array_namespace(design)
+    scales = structure.scales
     n_items, rank, size, n_samples = design.shape
     design = xp.reshape(design, (n_items, rank * size, n_samples))
     scale = None
@@ -166,23 +178,24 @@ def _mode_step(
     return structure.replaced(mode, block), (design, rows)
 
 
-def _core_step(
+def _last_steps(
     data: Sweeps, structure: TuckerComponents, penalty: Array
 ) -> tuple[TuckerComponents, Fit]:
-    """Solve for the core given all factors; return the structure and the fit."""
-    xp = array_namespace(data.subsets.y)
+    """Solve for the last mode's block, then for the core.
+
+    Both see the samples through the other modes' factors: one projection serves both.
+    """
     last = len(structure.factors) - 1
-    loadings = xp.ones_like(structure.core[(slice(None), *([0] * (last + 1)))])
-    loadings = loadings[:, None, None]
-    for factor in structure.factors[:last]:  # Kronecker products, item by item
-        loadings = loadings[:, :, None, :, None] * factor[:, None, :, None, :]
-        n_items, a, b, c, d = loadings.shape
-        loadings = xp.reshape(loadings, (n_items, a * b, c * d))
-    design = _projected(data, loadings, last)
+    inner = _projected(data, structure.other_factors(last), last)  # (B, Π r, p, n)
+    n_items, n_columns, size, n_samples = inner.shape
+    xp = array_namespace(inner)
+    columns = xp.reshape(inner, (n_items, n_columns, -1))
+    design = xp.matrix_transpose(structure.row_space(last)) @ columns
+    design = xp.reshape(design, (n_items, -1, size, n_samples))
+    structure, _ = _block_step(data, structure, last, design, penalty)
     factor = xp.matrix_transpose(structure.factors[last])[:, None, :, :]
-    design = factor @ design
     # (B, r_1 ⋯ r_M, n)
-    design = xp.reshape(design, (design.shape[0], -1, design.shape[3]))
+    design = xp.reshape(factor @ inner, (n_items, -1, n_samples))
     core = data.subsets.ridge(design, penalty)
     new = replace(structure, core=xp.reshape(core, structure.core.shape))
     return new, (design, core)

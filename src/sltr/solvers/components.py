@@ -63,7 +63,8 @@ class TuckerComponents:
         """Return a block as it is: rotations would undo any zeros."""
         return block
 
-    def _row_space(self, mode: int) -> Array:
+    def row_space(self, mode: int) -> Array:
+        """Return an orthonormal basis of the core's rows, (B, Π r_k, r_m), k ≠ m."""
         if mode not in self._row_spaces:
             xp = array_namespace(self.core)
             columns = xp.matrix_transpose(unfold(self.core, mode))
@@ -72,7 +73,7 @@ class TuckerComponents:
 
     def loadings(self, mode: int) -> Array:
         """Return L (B, P / p_m, r_m), orthonormal columns, with W_(m) = B·Lᵀ."""
-        rows = self._row_space(mode)  # (B, Π r_k, r_m)
+        rows = self.row_space(mode)  # (B, Π r_k, r_m)
         others = [factor for k, factor in enumerate(self.factors) if k != mode]
         xp = array_namespace(rows)
         ranks = [factor.shape[2] for factor in others]
@@ -81,11 +82,25 @@ class TuckerComponents:
             loadings = own_mode_product(loadings, factor, k)
         return xp.reshape(loadings, (rows.shape[0], -1, rows.shape[2]))
 
+    def other_factors(self, mode: int) -> Array:
+        """Return the Kronecker product of the other modes' factors, item by item.
+
+        Shape (B, P / p_m, Π r_k), k ≠ m; `loadings` are these times `row_space`.
+        """
+        xp = array_namespace(self.core)
+        product = xp.ones_like(self.factors[mode][:, :1, :1])
+        for k, factor in enumerate(self.factors):
+            if k != mode:
+                product = product[:, :, None, :, None] * factor[:, None, :, None, :]
+                n_items, a, b, c, d = product.shape
+                product = xp.reshape(product, (n_items, a * b, c * d))
+        return product
+
     def replaced(self, mode: int, block: Array) -> TuckerComponents:
         """Return the structure with W_(m) = block·Lᵀ, orthonormal again."""
         xp = array_namespace(block)
         factor, size = xp.linalg.qr(block)
-        matrix = size @ xp.matrix_transpose(self._row_space(mode))
+        matrix = size @ xp.matrix_transpose(self.row_space(mode))
         factors = [*self.factors[:mode], factor, *self.factors[mode + 1 :]]
         return TuckerComponents(factors, fold(matrix, mode, tuple(self.core.shape[1:])))
 
