@@ -225,9 +225,7 @@ def _ranks_left(
     return sum(end - own for end, own in zip(most, rank, strict=True))
 
 
-def _is_better(
-    losses: np.ndarray, others: np.ndarray, *, errors: float = 1.0
-) -> bool:
+def _is_better(losses: np.ndarray, others: np.ndarray, *, errors: float = 1.0) -> bool:
     """Say whether losses are lower in the mean by more than some standard errors."""
     pair = np.stack([losses, others], axis=1)
     return not close_to(0, pair, np.ones(len(pair)), errors=errors)[1]
