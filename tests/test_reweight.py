@@ -79,7 +79,7 @@ def test_a_low_rank_tensor_is_found_without_a_rank(rng):
         np.linalg.norm(found[0] - coef)
         for _, found in reweighted(flat, data, pilot.reshape(1, *coef.shape))
     ]
-    assert np.all(np.diff(errors) < 0)
+    assert np.all(np.diff(errors) <= 0)  # it may settle before the last
     assert errors[-1] < 0.3 * np.linalg.norm(pilot - coef.ravel())
 
 

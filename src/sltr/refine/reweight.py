@@ -57,8 +57,11 @@ def reweighted(
     """
     problem = _Problem.of(X, subsets, tuple(start.shape[1:]))
     coef, tol = start, TOLERANCE if tol is None else tol
+    settled = False
     for step in range(1, max(STEPS) + 1):
-        coef = problem.solved(_Metric.of(coef), coef, tol)
+        if not settled:
+            last, coef = coef, problem.solved(_Metric.of(coef), coef, tol)
+            settled = coef is last  # the next step would be this one again
         if step in STEPS:
             yield step, coef
 
@@ -123,7 +126,7 @@ class _Problem:
         )
 
     def solved(self, metric: _Metric, coef: Array, tol: float) -> Array:
-        """Return the estimates in a metric, from the last ones."""
+        """Return the estimates in a metric: the last ones, if these will do."""
         xp = array_namespace(coef)
         penalty = self._penalty(metric)[:, None, None]
 
@@ -137,14 +140,14 @@ class _Problem:
         # Without a right-hand side there is nothing to start from either.
         some = xp.any(rhs != 0, axis=(1, 2), keepdims=True)
         start = flatten(_along_all_modes(coef, metric.inverses))[:, :, None]
-        found, _, _ = conjugate_gradients(
+        found, _, n_iter = conjugate_gradients(
             lambda v: columns(self._normal(tensors(v))) + penalty * v,
             rhs,
             start=xp.where(some, start, 0.0),
             tol=tol,
             max_iter=MAX_ITER,
         )
-        return tensors(found)
+        return tensors(found) if n_iter or not bool(xp.all(some)) else coef
 
     def _penalty(self, metric: _Metric) -> Array:
         """Return the mean eigenvalue of A(Σ_1 ⊗ … ⊗ Σ_M)Aᵀ for each item, (B,).
