@@ -90,6 +90,7 @@ def test_shapes_must_agree(metric):
     [
         (((), 1.0, 1.0, 1), "shape="),
         (((3, 0), 1.0, 1.0, 1), "shape="),
+        (((3, 3.7), 1.0, 1.0, 1), "shape="),
         (((3, 3), -1.0, 1.0, 1), "lambda_sparse=-1.0"),
         (((3, 3), 1.0, float("inf"), 1), "lambda_low=inf"),
         (((3, 3), 1.0, 1.0, -1), "ranks=-1"),
@@ -101,6 +102,12 @@ def test_shapes_must_agree(metric):
 def test_bad_arguments_are_named(arguments, match):
     with pytest.raises(ValueError, match=match):
         error_bound(*arguments)
+
+
+def test_ranks_of_a_bound_may_be_an_array():
+    ranks = np.array([2, 1, 3])
+    expected = error_bound((4, 4, 4), 0.1, 1.0, (2, 1, 3))
+    assert error_bound((4, 4, 4), 0.1, 1.0, ranks) == expected
 
 
 def test_torch_input():

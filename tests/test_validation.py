@@ -6,6 +6,7 @@ from sklearn.base import BaseEstimator
 from sltr.validation import (
     Samples,
     centre,
+    check_new_samples,
     check_nonnegative,
     check_samples,
     check_shape,
@@ -78,3 +79,28 @@ def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch)
     monkeypatch.setattr("sltr.validation.foreign.check_foreign_tensor", full)
     with pytest.raises(MemoryError, match="Use float32 samples"):
         check_samples(Model(), foreign.array(np.ones((4, 2))), np.ones(4))
+
+
+def test_tensors_are_not_folded_into_another_shape(xp, rng):
+    X, y = xp.array(rng.normal(size=(5, 2, 3))), xp.array(np.arange(5.0))
+    model = Model()
+    model.feature_shape = (3, 2)
+    with pytest.raises(ValueError, match=r"samples of shape \(2, 3\)"):
+        check_samples(model, X, y)
+    model.feature_shape = [2, 3]
+    assert check_samples(model, X, y).shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (5, 1, 2), (5, 2, 3)])
+def test_several_responses_are_refused_by_name(rng, shape):
+    X = rng.normal(size=(5, 2, 3))
+    with pytest.raises(ValueError, match=r"y has shape .* one number for each sample"):
+        check_samples(Model(), X, np.zeros(shape))
+
+
+def test_flat_rows_for_a_model_of_tensors_are_refused_by_shape(rng):
+    X = rng.normal(size=(5, 2, 3))
+    model = Model()
+    check_samples(model, X, np.arange(5.0))
+    with pytest.raises(ValueError, match=r"shape \(6,\) .* \(2, 3\).* feature_shape"):
+        check_new_samples(model, X.reshape(5, 6))

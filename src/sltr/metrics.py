@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite, prod, sqrt
+from typing import Any
+
+import numpy as np
 
 from sltr._array import Array, array_namespace, to_numpy
 from sltr.tensor import numerical_ranks
@@ -113,7 +116,7 @@ def error_bound(
     9.798
     """
     sizes = [int(size) for size in shape]
-    if not sizes or min(sizes) < 1:
+    if not sizes or min(sizes) < 1 or sizes != list(shape):
         msg = f"shape={shape!r} was given; expected one positive size for each mode."
         raise ValueError(msg)
     for name, value in (("lambda_sparse", lambda_sparse), ("lambda_low", lambda_low)):
@@ -124,9 +127,10 @@ def error_bound(
     return 4.0 * sqrt(2.0) * (lambda_sparse * sqrt(prod(sizes)) + lambda_low * root)
 
 
-def _root_rank(ranks: int | Sequence[int], sizes: list[int]) -> float:
+def _root_rank(ranks: Any, sizes: list[int]) -> float:
     """Return √R, or what the corollary puts in its place."""
-    if isinstance(ranks, Sequence):
+    if np.ndim(ranks):
+        ranks = tuple(ranks)
         if (
             len(ranks) != 3
             or len(sizes) != 3

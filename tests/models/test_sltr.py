@@ -316,3 +316,50 @@ def test_a_pilot_that_did_not_converge_is_warned_of(monkeypatch, rng):
     with pytest.warns(ConvergenceWarning, match="relative residual of .* epsilon"):
         model = SLTRRegressor(1e-3).fit(X, X[:, 0])
     assert model.pilot_method_ == "cg"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("Model", [SLTRRegressor, TensorRidge])
+def test_new_samples_may_come_from_another_library(rng, Model, dtype):
+    torch = pytest.importorskip("torch")
+    X, y, _ = planted(rng, (4, 3, 2))
+    expected = Model().fit(X, y).predict(X)
+    there = torch.asarray(X, dtype=getattr(torch, dtype))
+    model = Model().fit(torch.asarray(X), torch.asarray(y))
+    for samples, kind in ((X, np.ndarray), (there, torch.Tensor)):
+        found = model.predict(samples)
+        assert isinstance(found, kind)
+        np.testing.assert_allclose(np.asarray(found), expected, atol=0.01)
+    found = Model().fit(X, y).predict(there)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_allclose(np.asarray(found), expected, atol=0.01)
+
+
+def test_gradients_are_not_followed(rng):
+    torch = pytest.importorskip("torch")
+    X, y, _ = planted(rng, (4, 3, 2))
+    samples, responses = (torch.tensor(a, requires_grad=True) for a in (X, y))
+    model = SLTRRegressor().fit(samples, responses)
+    assert not model.coef_.requires_grad
+    assert not model.predict(samples).requires_grad
+
+
+@pytest.mark.parametrize("kind", ["tucker", "cp", "reweight", "sparse"])
+def test_a_chosen_refit_is_told_and_can_be_given(rng, kind):
+    X, y, _ = planted(rng, (4, 3, 2))
+    chosen = SLTRRegressor(refine=kind).fit(X, y)
+    given = SLTRRegressor(refine=(kind, *chosen.refine_settings_)).fit(X, y)
+    assert given.refine_settings_ == chosen.refine_settings_ != ()
+    np.testing.assert_allclose(given.coef_, chosen.coef_)
+    assert chosen.scale_ == 1.0
+
+
+def test_a_scale_factor_is_told(rng):
+    X, y, _ = planted(rng, (4, 3, 2))
+    plain = SLTRRegressor().fit(X, y)
+    scaled = SLTRRegressor(refine="scale").fit(X, y)
+    np.testing.assert_allclose(scaled.coef_, scaled.scale_ * plain.coef_)
+    assert scaled.scale_ != 1.0
+    assert plain.refine_settings_ == scaled.refine_settings_ == ()
+    labels = SLTRClassifier(refine="scale").fit(X, np.digitize(y, [2.0, 4.0]))
+    assert labels.scale_.shape == (3,)

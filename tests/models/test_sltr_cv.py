@@ -805,3 +805,50 @@ def test_a_refit_that_cannot_be_is_refused(rng, refine):
     X, y = planted(rng, n=20)
     with pytest.raises(ValueError, match="refine="):
         SLTRRegressor(refine=refine).fit(X, y)
+
+
+def test_penalties_are_about_the_best_for_the_groups_left_out(rng):
+    """Copies of a sample are told by their kin, whatever the penalty."""
+    groups = np.repeat(np.arange(30), 4)
+    each, noise = rng.normal(size=(30, 5, 4)), rng.normal(size=30)
+    coef = rng.normal(size=(5, 4))
+    X = each[groups] + 0.05 * rng.normal(size=(120, 5, 4))
+    y = (np.einsum("nij,ij->n", each, coef) + 6.0 * noise)[groups]
+    folds = list(GroupKFold(5).split(X, y, groups))
+    model = SLTRRegressorCV(cv=folds, refine=(None,)).fit(X, y, groups=groups)
+    ignorant = SLTRRegressorCV(cv=folds, refine=(None,)).fit(X, y)
+    mine, theirs = (
+        sorted(set(m.cv_results_["param_epsilon"])) for m in (model, ignorant)
+    )
+    assert mine[1] in np.array(theirs[1]) * 10.0 ** np.arange(1, 5)
+
+    def error(epsilon):
+        found = [
+            Ridge(epsilon)
+            .fit(X[a].reshape(len(a), -1), y[a])
+            .predict(X[b].reshape(len(b), -1))
+            - y[b]
+            for a, b in folds
+        ]
+        return np.sum(np.concatenate(found) ** 2)
+
+    tried = theirs[1] * 10.0 ** np.arange(5)
+    assert mine[1] == pytest.approx(min(tried, key=error))
+
+
+def test_folds_of_one_sample_are_scored_by_squared_errors(rng):
+    X, y = planted(rng, (4, 3), 12)
+    for cv, name in ((4, "r2"), (12, "neg_mean_squared_error")):
+        model = SLTRRegressorCV(cv=cv, refine=(None,), rule="best").fit(X, y)
+        asked = SLTRRegressorCV(cv=cv, refine=(None,), rule="best", scoring=name)
+        assert model.scored_by_ == name
+        assert model.best_score_ == asked.fit(X, y).best_score_
+
+
+def test_there_are_no_more_folds_than_samples_of_a_class(rng):
+    X = rng.normal(size=(9, 4, 3))
+    y = np.repeat(["a", "b", "c"], 3)
+    with pytest.warns(UserWarning, match="there are 3 folds"):
+        model = SLTRClassifierCV(refine=(None,)).fit(X, y)
+    assert "split2_test_score" in model.cv_results_
+    assert "split3_test_score" not in model.cv_results_

@@ -68,6 +68,11 @@ def to_numpy(x: Array) -> np.ndarray:
     return np.asarray(x)
 
 
+def detached(x: Array) -> Array:
+    """Return `x` without what an automatic differentiation remembers of it."""
+    return x.detach() if is_torch_array(x) else x
+
+
 def to_python(x: Array) -> list:
     """Return the values of `x` as (nested) Python lists: waits for the device."""
     return to_numpy(x).tolist()

@@ -7,8 +7,8 @@ from typing import Any
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from sltr._array import Array, array_namespace, as_array
-from sltr.design import as_matrix, inner, sample_shape
+from sltr._array import Array, array_namespace, as_array, is_numpy
+from sltr.design import as_matrix, inner, is_lazy, sample_shape
 from sltr.tensor import flatten
 from sltr.validation import check_new_samples
 
@@ -20,6 +20,9 @@ def linear_scores(model: Any, X: Any) -> Array:
     check_is_fitted(model, "coef_")
     X = check_new_samples(model, X)
     coef = model.coef_
+    if not is_lazy(X) and not (is_numpy(coef) and is_numpy(X)):
+        # The samples' library, device and precision; NumPy mixes its own.
+        coef = as_array(coef, X)
     single = coef.ndim == len(sample_shape(X))
     scores = inner(as_matrix(X), flatten(coef[None, ...] if single else coef))
     if single:

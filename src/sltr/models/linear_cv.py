@@ -72,10 +72,10 @@ def candidate_scores(
     """
     truth = to_numpy(samples.y) if truth is None else truth
     run = delayed(_score_fold)
-    default = default_metric(test for _, test in folds)
+    model.scored_by_ = default_metric(test for _, test in folds)
     if is_classifier(model):
-        default = "accuracy"
-    jobs = (run(model, samples, truth, fold, fit, weighted, default) for fold in folds)
+        model.scored_by_ = "accuracy"
+    jobs = (run(model, samples, truth, fold, fit, weighted) for fold in folds)
     scores, converged = zip(*Parallel(n_jobs=model.n_jobs)(jobs), strict=True)
     return np.stack(scores), converged.count(False)
 
@@ -87,11 +87,10 @@ def _score_fold(
     fold: Split,
     fit: Callable[[np.ndarray], LinearFits],
     weighted: bool,
-    default: str,
 ) -> tuple[np.ndarray, bool]:
     train, test = fold
     fits, held_out = fit(train), samples.take(test)
-    scoring = model.scoring
+    scoring, default = model.scoring, model.scored_by_
     if fits.coef.shape[1] > 1:  # only two classes are scored for all at once
         scoring = get_scorer(scoring or default)
     scores = fold_scores(

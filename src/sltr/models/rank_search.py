@@ -70,8 +70,8 @@ def choose_rank(
     """Score all pairs of structure and ridge, keep the best, fit it on everything."""
     alphas = _falling(model.alphas_ridge)
     run = delayed(_score_fold)
-    default = default_metric(test for _, test in folds)
-    shared = (search, alphas, weighted, default)
+    model.scored_by_ = default_metric(test for _, test in folds)
+    shared = (search, alphas, weighted, model.scored_by_)
     jobs = (run(model, samples, Z, fold, *shared) for fold in folds)
     rows = Parallel(n_jobs=model.n_jobs)(jobs)
     structures = search.structures

@@ -11,6 +11,7 @@ from sklearn.metrics import get_scorer
 
 __all__ = ["AT_ONCE", "default_metric", "fold_scores", "metric_name"]
 
+_SQUARED = "neg_mean_squared_error"
 # What `scoring=None` stands for, where it is neither R² nor accuracy.
 _DEFAULTS = {
     "SLTRClassifierCV": "R² of the classes' indicators",
@@ -29,6 +30,8 @@ def metric_name(model: Any) -> str:
     ['R²', 'max_error']
     """
     scoring = getattr(model, "scoring", None)
+    if scoring is None and getattr(model, "scored_by_", None) == _SQUARED:
+        return "minus MSE"
     if scoring is None:
         default = "accuracy" if hasattr(model, "classes_") else "R²"
         return _DEFAULTS.get(type(model).__name__, default)
@@ -46,7 +49,7 @@ def default_metric(folds: Iterable[Sized]) -> str:
     >>> default_metric([[0, 1], [2, 3]]), default_metric([[0], [1]])
     ('r2', 'neg_mean_squared_error')
     """
-    return "r2" if min(map(len, folds)) > 1 else "neg_mean_squared_error"
+    return "r2" if min(map(len, folds)) > 1 else _SQUARED
 
 
 def fold_scores(

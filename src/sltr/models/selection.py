@@ -6,7 +6,9 @@ the same folds, the same scores and the same rules.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,9 @@ def splits(
     classifier : bool
         Whether an integer `cv` means stratified folds.
     """
-    splitter = check_cv(cv, y, classifier=classifier)
+    splitter = check_cv(
+        _possible(cv, y) if classifier else cv, y, classifier=classifier
+    )
     # Splitters look at X only for its length; y stands in for it.
     folds = list(splitter.split(np.zeros((len(y), 1)), y, groups))
     for train, test in folds:
@@ -53,6 +57,23 @@ def splits(
             )
             raise ValueError(msg)
     return folds
+
+
+def _possible(cv: Any, y: np.ndarray) -> Any:
+    """Return a number of folds that stratified ones can have, or `cv` as it is."""
+    wanted = 5 if cv is None else cv
+    if not isinstance(wanted, Integral):
+        return cv
+    largest = int(np.unique(y, return_counts=True)[1].max())
+    if not 2 <= largest < int(wanted):
+        return cv
+    warnings.warn(
+        f"{wanted} folds were asked for, and no class has more than {largest} samples: "
+        f"there are {largest} folds.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return largest
 
 
 def kept_splits(

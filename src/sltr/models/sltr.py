@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    is_classifier,
+)
 
 from sltr._array import (
     Array,
@@ -117,6 +122,10 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         Largest number of iterations over the modes' problems; 0 for a closed form.
     ranks_ : tuple of int
         Numerical rank of each unfolding of `coef_`.
+    refine_settings_ : tuple
+        Of a refit, given or chosen, as a tuple `refine=(kind, …)` takes them.
+    scale_ : float
+        The factor of `refine="scale"`, else 1.
     shape_in_ : tuple of int
     n_features_in_ : int
 
@@ -244,8 +253,11 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
     intercept_ : float or array of shape (n_classes,)
     sigmoids_ : array of shape (1 or n_classes, 2)
         Slope and offset of each score's logit.
-    epsilon_, pilot_method_, dual_gap_, n_iter_, shape_in_, n_features_in_
+    epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, shape_in_, \
+n_features_in_
         As for `SLTRRegressor`.
+    scale_ : array of shape (1 or n_classes,)
+        The factors of `refine="scale"`, else ones.
     ranks_ : tuple of int, or list of tuples
 
     Examples
@@ -400,6 +412,9 @@ def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
     model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.weight)
     refine = lazy_refinements(samples.X, model.refine, None)
     member = choose_refit(task, own_candidate(model), refine, folds)
+    model.refine_settings_ = member.candidate.settings
+    scale = np.ones(Y.shape[1]) if member.scale is None else member.scale
+    model.scale_ = scale if is_classifier(model) else float(scale[0])
     subsets = all_of(samples)
     if folds:
         subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sltr._array import Array, as_array, explained_memory, fitting_threads, to_numpy
+from sltr.design import is_lazy
 from sltr.models.answer import SubsetFit, all_of, fit_subsets
 from sltr.models.candidates import (
     LAMBDAS,
@@ -28,7 +29,7 @@ from sltr.models.fitting import (
     lazy_refinements,
     warn_unless_converged,
 )
-from sltr.models.folds import Fold, Task
+from sltr.models.folds import Fold, Task, held_out_losses, with_pilots
 from sltr.models.labels import (
     fit_sigmoids,
     label_indicators,
@@ -37,6 +38,7 @@ from sltr.models.labels import (
 )
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.notebook import diagram_with_coef
+from sltr.models.scoring import default_metric
 from sltr.models.selection import cv_table, kept_splits
 from sltr.models.sltr import class_log_odds, set_class_fit
 from sltr.models.tuning import held_out_predictions
@@ -48,6 +50,8 @@ __all__ = ["SLTRClassifierCV", "SLTRRegressorCV"]
 
 # Penalties about the one of least leave-one-out error.
 EPSILON_FACTORS = (0.1, 1.0, 10.0)
+# And what it is multiplied by where groups are left out.
+LARGER_EPSILONS = tuple(10.0**k for k in range(5))
 
 
 class SLTRRegressorCV(RegressorMixin, BaseEstimator):
@@ -62,7 +66,8 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     ----------
     epsilons : "loo", "paper" or sequence of float
         Penalties of the pilot. "loo": about the one of least leave-one-out error,
-        a tenth and ten times of it; "paper": 0.1, 0.2 and 0.3.
+        or, with `groups`, of a larger one that predicts the groups left out better, a
+        tenth and ten times of it; "paper": 0.1, 0.2 and 0.3.
     lambdas_sparse, lambdas_low : "paper" or sequences of float
         Radii, all pairs of which are tried. "paper": its seven absolute ones, for
         `radius="absolute"`.
@@ -71,7 +76,8 @@ class SLTRRegressorCV(RegressorMixin, BaseEstimator):
     cv : int, splitter or iterable
         As in scikit-learn.
     scoring : str or callable, optional
-        As in scikit-learn; R² by default.
+        As in scikit-learn; R² by default, or minus the squared error where a fold
+        is a single sample.
     rule : {"average", "vote", "best", "1se"}
         "average": the mean of the candidates that held-out squared errors cannot
         tell from the best (by one standard error of the difference), with one vote
@@ -115,6 +121,8 @@ n_features_in_
         Each candidate's share in `coef_`.
     best_index_ : int
     best_score_ : float
+    scored_by_ : {"r2", "neg_mean_squared_error"}
+        What `scoring=None` stands for on these folds.
     cv_results_ : dict
         scikit-learn's keys, one row for each candidate.
 
@@ -182,7 +190,8 @@ n_features_in_
         with explained_memory(), fitting_threads(samples.X):
             task = fitting_task(self, samples, samples.y[:, None])
             folds = _folds(self, task, y, sample_weight, groups, classifier=False)
-            choice, fit = _tune(self, task, folds, None, sample_weight is not None)
+            weighted, grouped = sample_weight is not None, groups is not None
+            choice, fit = _tune(self, task, folds, None, weighted, grouped)
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.ranks_ = numerical_ranks(self.coef_)
@@ -285,8 +294,8 @@ best_index_, best_score_, cv_results_
         with explained_memory(), fitting_threads(samples.X):
             task = fitting_task(self, samples, as_array(indicators, samples.weight))
             folds = _folds(self, task, y, sample_weight, groups, classifier=True)
-            weighted = sample_weight is not None
-            choice, fit = _tune(self, task, folds, self.classes_, weighted)
+            weighted, grouped = sample_weight is not None, groups is not None
+            choice, fit = _tune(self, task, folds, self.classes_, weighted, grouped)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
@@ -330,13 +339,14 @@ def _tune(
     folds: list[Fold],
     classes: np.ndarray | None,
     weighted: bool,
+    grouped: bool,
 ) -> tuple[Choice, SubsetFit]:
     """Choose a candidate, fit it on all samples, and record what was chosen."""
     check_choosing(model.scoring, model.rule)
     held = held_out_predictions(
         task,
         folds,
-        grid_epsilons(model, task),
+        grid_epsilons(model, task, folds if grouped else None),
         grid_pairs(model),
         check_refinements(lazy_refinements(task.samples.X, model.refine, REFINEMENTS)),
         measure=model.rule == "1se",
@@ -363,16 +373,36 @@ def _tune(
     model.dual_gap_, model.n_iter_ = float(gap), int(to_numpy(fit.n_iter).max())
     model.cv_results_ = cv_table(candidate_columns(held.candidates), choice.scores)
     model.best_index_ = choice.index
+    model.scored_by_ = default_metric(fold.rows for fold in folds)
     model.best_score_ = float(choice.scores[:, choice.index].mean())
     return choice, fit
 
 
-def grid_epsilons(model: Any, task: Task) -> list[float]:
-    """Return the penalties an estimator's `epsilons` stand for."""
+def grid_epsilons(
+    model: Any, task: Task, folds: Sequence[Fold] | None = None
+) -> list[float]:
+    """Return the penalties an estimator's `epsilons` stand for.
+
+    Samples of a group resemble each other, so that one of them is easily told from
+    the rest: given `folds` of groups, larger penalties are tried on these.
+    """
     if isinstance(model.epsilons, str) and model.epsilons == "loo":
         best = choose_epsilon(task.system, "loo", task.samples.weight)
+        if folds is not None and not is_lazy(task.samples.X):
+            larger = [factor * best for factor in LARGER_EPSILONS]
+            best = min(larger, key=lambda epsilon: _pilot_loss(task, folds, epsilon))
         return [factor * best for factor in EPSILON_FACTORS]
     return grid_values(model.epsilons, "epsilons", PAPER_EPSILONS)
+
+
+def _pilot_loss(task: Task, folds: Sequence[Fold], epsilon: float) -> float:
+    """Return the pilots' squared error on the rows that folds leave out."""
+    known, pilots = with_pilots(task, folds, [epsilon])
+    values = [
+        fold.centred_predictions(task, pilots[f, 0, ...])
+        for f, fold in enumerate(known)
+    ]
+    return float(held_out_losses(task, known, values).sum())
 
 
 def grid_pairs(model: Any) -> list[tuple[float, float]]:

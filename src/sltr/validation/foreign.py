@@ -11,6 +11,7 @@ from sltr._array import (
     Array,
     array_namespace,
     as_array,
+    detached,
     is_array_api,
     real_dtype,
     to_numpy,
@@ -41,7 +42,7 @@ def check_foreign(
             msg = "y contains NaN or infinity; expected one label for each sample."
             raise ValueError(msg)
         return X, y
-    y = xp.reshape(as_array(y, X), (-1,))
+    y = xp.reshape(as_array(detached(y), X), (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."
         raise ValueError(msg)
@@ -50,6 +51,7 @@ def check_foreign(
 
 def check_foreign_tensor(X: Array) -> Array:
     """Return samples in floating point, or say what is wrong with them."""
+    X = detached(X)
     xp = array_namespace(X)
     if X.ndim < 2:
         msg = (

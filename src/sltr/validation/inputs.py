@@ -82,6 +82,7 @@ def _checked(
             _check_tensor_shape(estimator, X)
         if not labels:
             _check_numbers(y)
+            _check_single(y)
         X, y = validate_data(
             estimator,
             X,
@@ -173,14 +174,19 @@ def _check_fitted_shape(estimator: Any, shape: tuple[int, ...]) -> None:
             f"X has shape {shape} per sample; the model was fitted on "
             f"{tuple(estimator.shape_in_)}. Reshape X or refit."
         )
+        if len(shape) == 1:
+            msg += " For flat rows of tensors there is feature_shape."
         raise ValueError(msg)
 
 
 def _check_tensor_shape(estimator: Any, X: Any) -> None:
-    """Refuse tensors of another shape; scikit-learn would speak of their first mode."""
+    """Refuse other shapes where either is a tensor's.
+
+    scikit-learn would speak of the first mode.
+    """
     shape = tuple(getattr(X, "shape", ()))[1:]
     folded = getattr(estimator, "feature_shape", None) is not None
-    if len(shape) > 1 and not folded:
+    if not folded and shape and max(len(shape), len(estimator.shape_in_)) > 1:
         _check_fitted_shape(estimator, shape)
 
 
@@ -198,6 +204,17 @@ def _check_numbers(y: Any) -> None:
         raise ValueError(msg)
 
 
+def _check_single(y: Any) -> None:
+    """Refuse several responses for each sample; scikit-learn would not say whose."""
+    shape = np.asarray(y).shape
+    if len(shape) > 1 and shape[1:] != (1,):
+        msg = (
+            f"y has shape {shape}; expected one number for each sample. Fit a model "
+            "for each response, for example by MultiOutputRegressor on flat rows."
+        )
+        raise ValueError(msg)
+
+
 def _is_word(value: Any) -> bool:
     if not isinstance(value, str):
         return False
@@ -211,7 +228,13 @@ def _is_word(value: Any) -> bool:
 def _fold_rows(X: Array, feature_shape: tuple[int, ...] | None) -> Array:
     if feature_shape is None:
         return X
-    xp = array_namespace(X)
+    xp, given = array_namespace(X), tuple(X.shape[1:])
+    if len(given) > 1 and given != tuple(np.atleast_1d(feature_shape).tolist()):
+        msg = (
+            f"feature_shape={feature_shape!r} was given for samples of shape {given}; "
+            "expected flat rows, or that shape. Reshape X, or leave it out."
+        )
+        raise ValueError(msg)
     return xp.reshape(X, (X.shape[0], *check_shape(prod(X.shape[1:]), feature_shape)))
 
 
