@@ -212,6 +212,22 @@ def test_a_memmap_beyond_the_limit_is_not_copied(rng, tmp_path):
     same(there.coef_, here.coef_)
 
 
+@pytest.mark.parametrize("refine", [None, "scale"])
+@pytest.mark.parametrize("chunks", [None, (7, 3, 5, 2)])
+def test_an_hdf5_data_set_stays_in_its_file(rng, tmp_path, refine, chunks):
+    h5py = pytest.importorskip("h5py")
+    X, y = drawn(rng, SIZES[0])
+    here = SLTRRegressor(refine=refine).fit(X, y)
+    with h5py.File(tmp_path / "samples.h5", "w") as file:
+        data = file.create_dataset("X", data=X, chunks=chunks)
+        seen = []
+        model = SLTRRegressor(refine=refine, memory_limit="1MB")
+        model.set_params(progress=lambda *step: seen.append(step)).fit(data, y)
+        same(model.predict(data), here.predict(X))
+    assert seen, "the file was not read in blocks"
+    same(model.coef_, here.coef_)
+
+
 def test_flat_rows_in_a_file_are_folded(rng):
     X, y = drawn(rng, SIZES[0])
     here = SLTRRegressor(1.0).fit(X, y)
