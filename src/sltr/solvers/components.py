@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from sltr._array import Array, array_namespace, eigh
 from sltr.tensor import fold, own_mode_product, unfold
 
-__all__ = ["CPComponents", "TuckerComponents"]
+__all__ = ["CPComponents", "TuckerComponents", "leading_term"]
 
 # How far an entry of a CP factor may be shrunk against its column's mean.
 REWEIGHT_FLOOR = 0.1
@@ -124,7 +124,7 @@ class CPComponents:
     def start(coef: Array) -> CPComponents:
         """Take the leading rank-one term of each coefficient."""
         xp = array_namespace(coef)
-        vectors, size = _leading_term(coef)
+        vectors, size = leading_term(coef)
         factors = [vector[:, :, None] for vector in vectors]
         return CPComponents(factors, size[:, None], [xp.ones_like(f) for f in factors])
 
@@ -147,7 +147,7 @@ class CPComponents:
     def grown(self, extra: Array) -> CPComponents:
         """Return a start of one term more: the leading one of `extra`."""
         xp = array_namespace(self.sizes)
-        vectors, size = _leading_term(extra)
+        vectors, size = leading_term(extra)
         new = [vector[:, :, None] for vector in vectors]
         factors = [
             xp.concat([factor, column], axis=2)
@@ -228,7 +228,7 @@ def _outer(vectors: list[Array]) -> Array:
     return tensor
 
 
-def _leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
+def leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
     """Return unit vectors (B, p_m) and size (B,) of a best rank-one term.
 
     Higher-order power iterations from the leading singular vectors.

@@ -8,8 +8,9 @@ from math import prod
 from typing import Any
 
 from sltr._array import Array, array_namespace, as_array
-from sltr.solvers.decompositions.blocks import Blocks, Shape, halves, leading_vectors
-from sltr.tensor import cp_to_tensor, mode_product, unfold
+from sltr.solvers.components import leading_term
+from sltr.solvers.decompositions.blocks import Blocks, Shape, halves
+from sltr.tensor import cp_to_tensor
 
 __all__ = ["CP"]
 
@@ -109,11 +110,11 @@ class CP:
         xp = array_namespace(pilot)
         terms = []
         for _ in range(self.rank):
-            term = _rank_one(pilot)
-            size = _inner_product(pilot, term)
-            pilot = pilot - size * cp_to_tensor([v[:, None] for v in term])
-            terms.append(term)
-        return [xp.stack([t[m] for t in terms], axis=1) for m in range(pilot.ndim)]
+            term, size = leading_term(pilot[None, ...])
+            columns = [xp.matrix_transpose(vector) for vector in term]
+            pilot = pilot - size[0] * cp_to_tensor(columns)
+            terms.append(columns)
+        return [xp.concat(columns, axis=1) for columns in zip(*terms, strict=True)]
 
     def smaller(self, rank: int) -> CP:
         """Return the structure with at most `rank` components."""
@@ -122,10 +123,10 @@ class CP:
     def enlarge(self, blocks: Blocks, coef: Array, slope: Array) -> Blocks:
         """Add the leading rank-one term of `slope` to blocks of one rank less."""
         xp = array_namespace(slope)
-        term = _rank_one(slope)
-        size = abs(float(_inner_product(slope, term))) ** (1.0 / slope.ndim)
+        term, size = leading_term(slope[None, ...])
+        share = float(size[0]) ** (1.0 / slope.ndim)
         return [
-            xp.concat([block, size * vector[:, None]], axis=1)
+            xp.concat([block, share * xp.matrix_transpose(vector)], axis=1)
             for block, vector in zip(blocks, term, strict=True)
         ]
 
@@ -148,32 +149,3 @@ def _khatri_rao(factors: Blocks, like: Array) -> Array:
         product = product[:, None, :] * factor[None, :, :]
         product = xp.reshape(product, (-1, like.shape[1]))
     return product
-
-
-def _rank_one(tensor: Array, *, n_steps: int = 10) -> list[Array]:
-    """Return unit vectors whose outer product is near the best rank-one term."""
-    xp = array_namespace(tensor)
-    order = tensor.ndim
-    vectors = [
-        leading_vectors(unfold(tensor[None, ...], mode)[0, ...], 1)[:, 0]
-        for mode in range(order)
-    ]
-    for _ in range(n_steps if order > 2 else 1):
-        for mode in range(order):
-            row = tensor[None, ...]
-            for other in range(order):
-                if other != mode:
-                    row = mode_product(row, vectors[other][None, :], other)
-            direction = xp.reshape(row, (-1,))
-            norm = float(xp.sqrt(xp.sum(direction**2)))
-            if norm > 0.0:
-                vectors[mode] = direction / norm
-    return vectors
-
-
-def _inner_product(tensor: Array, vectors: list[Array]) -> Array:
-    """Return ⟨tensor, v¹ ∘ … ∘ v^M⟩."""
-    batch = tensor[None, ...]
-    for mode, vector in enumerate(vectors):
-        batch = mode_product(batch, vector[None, :], mode)
-    return array_namespace(batch).sum(batch)
