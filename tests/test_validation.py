@@ -65,8 +65,8 @@ def test_hyper_parameters_are_finite_and_not_negative(value):
 @pytest.mark.parametrize("shape", [(2, 2), (), (-2, -3), (0,), 6.5, None])
 def test_shapes_that_do_not_hold_a_row_are_refused(shape):
     with pytest.raises(ValueError, match="feature_shape"):
-        check_shape(6, shape)
-    assert check_shape(6, [2, 3]) == (2, 3)
+        check_shape((6,), shape)
+    assert check_shape((6,), [2, 3]) == (2, 3)
 
 
 def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch):

@@ -6,6 +6,7 @@ from sklearn.base import clone
 
 from sltr.models.elementary import ElemRidge, TensorRidge
 from sltr.models.sltr import SLTRClassifier, SLTRRegressor
+from sltr.models.sltr_cv import SLTRRegressorCV
 
 MODELS = [SLTRRegressor(), SLTRClassifier(), ElemRidge(), TensorRidge()]
 REGRESSORS = [SLTRRegressor(), ElemRidge(), TensorRidge()]
@@ -360,3 +361,29 @@ def test_refits_of_sorted_labels_see_every_class(rng):
         for rows in (np.arange(150), mixed)
     ]
     assert 0.8 < scales[0] / scales[1] < 1.25
+
+
+@pytest.mark.parametrize("kind", ["dask", "torch"])
+def test_words_as_responses_are_told_for_samples_of_any_kind(kind):
+    X = np.zeros((6, 3, 2))
+    library = pytest.importorskip("dask.array" if kind == "dask" else "torch")
+    with pytest.raises(ValueError, match="y holds words, such as 'a'"):
+        SLTRRegressor().fit(library.asarray(X), list("aabbcc"))
+
+
+def test_names_of_columns_are_not_those_of_an_earlier_fit(rng):
+    torch = pytest.importorskip("torch")
+    pandas = pytest.importorskip("pandas")
+    X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
+    model = SLTRRegressor().fit(pandas.DataFrame(X, columns=list("abcd")), y)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    model.fit(torch.asarray(X), torch.asarray(y))
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_a_fold_that_repeats_samples_is_refused(rng):
+    X, y = rng.normal(size=(20, 3, 2)), rng.normal(size=20)
+    rows = np.arange(20)
+    folds = [(np.r_[rows[5:], rows[5:8]], rows[:5])]
+    with pytest.raises(ValueError, match="18 samples, of which 15"):
+        SLTRRegressorCV(cv=folds).fit(X, y)

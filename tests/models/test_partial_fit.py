@@ -233,3 +233,25 @@ def test_probabilities_need_no_intercept(rng):
     model = SLTRClassifier(fit_intercept=False)
     model.partial_fit(X, y, classes=[False, True])
     assert abs(model.predict_proba(X)[:, 1].mean() - y.mean()) < 0.1
+
+
+def test_a_new_stream_forgets_the_fit_before_it(data):
+    X, y, _ = data
+    three = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    model = SLTRClassifier(2.0).fit(X, y > np.median(y))
+    model.partial_fit(X, three, classes=[0, 1, 2], solve=False)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert model.partial_fit(X[:1], three[:1]).predict_proba(X).shape == (120, 3)
+    model = SLTRRegressor(2.0).fit(X, y)
+    model.partial_fit(X[:, :2], y, solve=False)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_chunks_of_another_library_are_refused(data):
+    torch = pytest.importorskip("torch")
+    X, y, _ = data
+    model = SLTRRegressor(2.0).partial_fit(torch.asarray(X), torch.asarray(y))
+    with pytest.raises(ValueError, match="ndarray was given after chunks of Tensor"):
+        model.partial_fit(X, y)

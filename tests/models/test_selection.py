@@ -10,10 +10,12 @@ from sklearn.metrics import (
 )
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
+from sltr.models.heldout import KnownRegressor
 from sltr.models.scoring import fold_scores
 from sltr.models.selection import (
     best_index,
     cv_table,
+    kept_splits,
     splits,
 )
 
@@ -127,3 +129,50 @@ def test_the_table_has_scikit_learns_keys():
     np.testing.assert_allclose(table["mean_test_score"], [0.2, 0.5, np.nan])
     np.testing.assert_allclose(table["std_test_score"][0], 0.1)
     assert table["rank_test_score"].tolist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize("n", range(2, 20))
+@pytest.mark.parametrize("value", [1.0, 0.1, 1e9 / 7])
+def test_equal_responses_are_no_reason_for_huge_scores(n, value):
+    y = np.full(n, value)
+    predictions = np.stack([y, y + 0.5], axis=1)
+    assert fold_scores("r2", y, predictions).tolist() == [1.0, 0.0]
+    weight = np.linspace(0.5, 2.0, n)
+    assert fold_scores("r2", y, predictions, weight=weight).tolist() == [1.0, 0.0]
+
+
+def test_a_score_that_takes_no_weights_is_given_none(rng):
+    y, predictions = rng.normal(size=6), rng.normal(size=(6, 2))
+    X = np.arange(6.0)[:, None]
+    models = [KnownRegressor(column) for column in predictions.T]
+    expected = -np.abs(predictions - y[:, None]).max(axis=0)
+
+    def worst(model, X, y):
+        return -np.abs(model.predict(X) - y).max()
+
+    for scoring in ("neg_max_error", worst):
+        found = fold_scores(
+            scoring, y, predictions, weight=np.ones(6), model=models.__getitem__, X=X
+        )
+        np.testing.assert_allclose(found, expected)
+
+
+def test_folds_may_be_lists_or_masks():
+    y, number = np.zeros(6), np.repeat(np.arange(3), 2)
+    as_rows = [
+        (np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(3)
+    ]
+    for given in (
+        [(train.tolist(), test.tolist()) for train, test in as_rows],
+        [(number != k, number == k) for k in range(3)],
+    ):
+        weight = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0])
+        for found, expected in (
+            (splits(given, y), as_rows),
+            (kept_splits(given, y, weight), kept_splits(as_rows, y, weight)),
+        ):
+            for one, other in zip(found, expected, strict=True):
+                for rows, others in zip(one, other, strict=True):
+                    assert rows.tolist() == others.tolist()
+    with pytest.raises(ValueError, match="no folds"):
+        splits([], y)

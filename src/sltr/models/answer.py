@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from sltr._array import Array, array_namespace, as_array
 from sltr.design import combine
@@ -24,6 +26,7 @@ __all__ = [
     "fit_subsets",
     "intercepts",
     "left_out",
+    "tell_refit",
 ]
 
 
@@ -34,6 +37,13 @@ class Member:
     candidate: Candidate
     weight: float = 1.0
     scale: np.ndarray | None = None  # (K,)
+
+
+def tell_refit(model: Any, member: Member, n_responses: int) -> None:
+    """Set `refine_settings_` and `scale_` of an estimator whose answer this is."""
+    model.refine_settings_ = member.candidate.settings
+    scale = np.ones(n_responses) if member.scale is None else member.scale
+    model.scale_ = scale if is_classifier(model) else float(scale[0])
 
 
 @dataclass(frozen=True, eq=False)

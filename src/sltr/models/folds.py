@@ -57,6 +57,12 @@ class Fold:
         xp = array_namespace(samples.weight)
         inside = np.zeros(samples.weight.shape[0], dtype=bool)
         inside[train] = True
+        if inside.sum() < len(train):
+            msg = (
+                f"A fold trains on {len(train)} samples, of which {inside.sum()} are "
+                "different ones; expected each once. Give sample_weight for more."
+            )
+            raise ValueError(msg)
         subset = as_array(inside, samples.weight, dtype=xp.bool)
         weight = xp.where(subset, samples.weight, 0.0)
         share = (weight / xp.sum(weight))[None, :]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, roc_auc_score
 
 __all__ = ["AT_ONCE", "default_metric", "fold_scores", "metric_name"]
 
@@ -73,6 +74,7 @@ def fold_scores(
     predictions : array of shape (n, G)
         One column of predictions (or decision scores about 1/2) per candidate.
     weight : array of shape (n,), optional
+        For scores that take weights; not all do.
     model : callable
         ``model(g)`` returns candidate g as a fitted estimator, and `X` holds the
         fold's samples: needed for a `scoring` that is not computed at once.
@@ -90,10 +92,18 @@ def fold_scores(
     if model is None:
         msg = f"scoring={scoring!r} was given; expected one of {sorted(AT_ONCE)}."
         raise ValueError(msg)
-    extra = {} if weight is None else {"sample_weight": weight}
     scorer = get_scorer(name)
+    weighted = weight is not None and _takes_weights(scorer)
+    extra = {"sample_weight": weight} if weighted else {}
     candidates = map(model, range(predictions.shape[1]))
     return np.array([scorer(candidate, X, y, **extra) for candidate in candidates])
+
+
+def _takes_weights(scorer: Callable) -> bool:
+    parameters = signature(getattr(scorer, "_score_func", scorer)).parameters
+    return "sample_weight" in parameters or any(
+        parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
 
 
 def _mse(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -101,7 +111,9 @@ def _mse(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarra
 
 
 def _r2(y: np.ndarray, predictions: np.ndarray, share: np.ndarray) -> np.ndarray:
-    variance = share @ (y - share @ y) ** 2
+    # About the first one: responses that are all equal leave exact zeros.
+    rest = y - y[0]
+    variance = share @ (rest - share @ rest) ** 2
     mse = _mse(y, predictions, share)
     if variance == 0.0:  # scikit-learn's convention for a constant response
         return np.where(mse == 0.0, 1.0, 0.0)
@@ -134,10 +146,9 @@ def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray
         ranks = rankdata(scores, axis=0)
         wins = ranks[positive].sum(axis=0) - n_positive * (n_positive + 1) / 2
         return wins / (n_positive * (len(y) - n_positive))
-    higher = scores[positive][:, None] - scores[~positive][None]
-    pairs = share[positive][:, None, None] * share[~positive][None, :, None]
-    wins = (pairs * ((higher > 0) + 0.5 * (higher == 0))).sum(axis=(0, 1))
-    return wins / pairs.sum(axis=(0, 1))
+    return np.array(
+        [roc_auc_score(positive, column, sample_weight=share) for column in scores.T]
+    )
 
 
 AT_ONCE: dict[str, Callable] = {

@@ -48,7 +48,11 @@ def splits(
         _possible(cv, y) if classifier else cv, y, classifier=classifier
     )
     # Splitters look at X only for its length; y stands in for it.
-    folds = list(splitter.split(np.zeros((len(y), 1)), y, groups))
+    found = splitter.split(np.zeros((len(y), 1)), y, groups)
+    folds = [(_rows(train), _rows(test)) for train, test in found]
+    if not folds:
+        msg = f"cv={cv!r} was given, which has no folds; expected at least one."
+        raise ValueError(msg)
     for train, test in folds:
         if len(train) < 2 or len(test) < 1:
             msg = (
@@ -57,6 +61,12 @@ def splits(
             )
             raise ValueError(msg)
     return folds
+
+
+def _rows(given: Any) -> np.ndarray:
+    """Return row numbers; masks are others' way to give them."""
+    rows = np.asarray(given)
+    return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
 def _possible(cv: Any, y: np.ndarray) -> Any:

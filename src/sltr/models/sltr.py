@@ -6,12 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
-    is_classifier,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from sltr._array import (
     Array,
@@ -22,7 +17,13 @@ from sltr._array import (
     to_numpy,
 )
 from sltr.design import inner_groups
-from sltr.models.answer import SubsetFit, all_of, fit_subsets, left_out
+from sltr.models.answer import (
+    SubsetFit,
+    all_of,
+    fit_subsets,
+    left_out,
+    tell_refit,
+)
 from sltr.models.fitting import (
     choose_epsilon,
     fitting_task,
@@ -412,9 +413,7 @@ def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
     model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.weight)
     refine = lazy_refinements(samples.X, model.refine, None)
     member = choose_refit(task, own_candidate(model), refine, folds)
-    model.refine_settings_ = member.candidate.settings
-    scale = np.ones(Y.shape[1]) if member.scale is None else member.scale
-    model.scale_ = scale if is_classifier(model) else float(scale[0])
+    tell_refit(model, member, Y.shape[1])
     subsets = all_of(samples)
     if folds:
         subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)

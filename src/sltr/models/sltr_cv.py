@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sltr._array import Array, as_array, explained_memory, fitting_threads, to_numpy
 from sltr.design import is_lazy
-from sltr.models.answer import SubsetFit, all_of, fit_subsets
+from sltr.models.answer import SubsetFit, all_of, fit_subsets, tell_refit
 from sltr.models.candidates import (
     LAMBDAS,
     PAPER_EPSILONS,
@@ -191,11 +191,10 @@ n_features_in_
             task = fitting_task(self, samples, samples.y[:, None])
             folds = _folds(self, task, y, sample_weight, groups, classifier=False)
             weighted, grouped = sample_weight is not None, groups is not None
-            choice, fit = _tune(self, task, folds, None, weighted, grouped)
+            _, fit = _tune(self, task, folds, None, weighted, grouped)
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
         self.ranks_ = numerical_ranks(self.coef_)
-        self.scale_ = 1.0 if (scale := choice.members[0].scale) is None else scale[0]
         return self
 
     def predict(self, X: Any) -> Array:
@@ -300,8 +299,6 @@ best_index_, best_score_, cv_results_
         self.pilot_ = (
             fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
         )
-        scale = choice.members[0].scale
-        self.scale_ = np.ones(indicators.shape[1]) if scale is None else scale
         rows = np.concatenate([fold.rows for fold in folds])
         self.sigmoids_ = fit_sigmoids(
             np.concatenate(choice.held_out),
@@ -369,7 +366,7 @@ def _tune(
     winner, model.weights_ = choice.members[0].candidate, choice.weights
     model.epsilon_, model.refine_ = winner.epsilon, winner.refine
     model.lambda_sparse_, model.lambda_low_ = winner.lambda_sparse, winner.lambda_low
-    model.refine_settings_ = winner.settings
+    tell_refit(model, choice.members[0], task.Y.shape[1])
     model.dual_gap_, model.n_iter_ = float(gap), int(to_numpy(fit.n_iter).max())
     model.cv_results_ = cv_table(candidate_columns(held.candidates), choice.scores)
     model.best_index_ = choice.index

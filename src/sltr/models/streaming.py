@@ -9,7 +9,7 @@ from scipy.special import logit
 
 from sltr._array import Array, array_namespace, to_numpy
 from sltr.design import reduce_rows
-from sltr.models.answer import Member, SubsetFit, fit_subsets
+from sltr.models.answer import Member, SubsetFit, fit_subsets, tell_refit
 from sltr.models.fitting import (
     choose_epsilon,
     own_candidate,
@@ -44,7 +44,24 @@ def add_chunk(model: Any, samples: Samples, Y: Array) -> Moments:
         raise ValueError(msg)
     seen = getattr(model, "_moments", None)
     new = reduce_rows(samples.flat, moments, merge, [Y, samples.weight])
-    return new if seen is None else merge(seen, new)
+    if seen is None:
+        _forget_fit(model)
+        return new
+    if type(seen.second) is not type(new.second):
+        kinds = [type(part.second).__name__ for part in (new, seen)]
+        msg = (
+            f"A chunk of {kinds[0]} was given after chunks of {kinds[1]}; expected the "
+            "same. Convert it."
+        )
+        raise ValueError(msg)
+    return merge(seen, new)
+
+
+def _forget_fit(model: Any) -> None:
+    """Drop what an earlier fit found: it is of other samples, or of other classes."""
+    seen = {"shape_in_", "n_features_in_", "feature_names_in_", "classes_"}
+    for name in [n for n in vars(model) if n.endswith("_") and n not in seen]:
+        delattr(model, name)
 
 
 def fit_moments(model: Any, kept: Moments) -> SubsetFit:
@@ -62,6 +79,7 @@ def fit_moments(model: Any, kept: Moments) -> SubsetFit:
     model.epsilon_ = choose_epsilon(system, model.epsilon, weight)
     model.pilot_method_ = system.method
     member = Member(own_candidate(model))
+    tell_refit(model, member, Y.shape[1])
     fit = fit_subsets(task, (weight > 0)[None, :], [member])
     converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
     warn_unless_converged(converged.all(), gap.max(), settings.tol)

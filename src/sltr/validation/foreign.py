@@ -16,6 +16,7 @@ from sltr._array import (
     real_dtype,
     to_numpy,
 )
+from sltr.validation.responses import check_numbers
 
 __all__ = ["check_foreign", "check_foreign_tensor", "check_foreign_weight"]
 
@@ -42,7 +43,11 @@ def check_foreign(
             msg = "y contains NaN or infinity; expected one label for each sample."
             raise ValueError(msg)
         return X, y
-    y = xp.reshape(as_array(detached(y), X), (-1,))
+    if is_array_api(y):
+        y = detached(y)
+    else:
+        check_numbers(y)
+    y = xp.reshape(as_array(y, X), (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."
         raise ValueError(msg)

@@ -25,6 +25,7 @@ from sltr.validation.foreign import (
     check_foreign_weight,
 )
 from sltr.validation.parameters import check_shape
+from sltr.validation.responses import check_numbers
 from sltr.validation.samples import Samples
 from sltr.validation.stored import check_stored, check_stored_responses, stays
 
@@ -70,19 +71,20 @@ def _checked(
         X = check_stored(estimator, X)
         y, weight = check_stored_responses(X, y, sample_weight, labels, min_samples)
         estimator.n_features_in_ = X.source.shape[1]
+        estimator.__dict__.pop("feature_names_in_", None)
         estimator.shape_in_ = X.sample_shape
         return _drop_weightless(X, y, weight, min_samples)
     if is_array_api(X) and not is_numpy(X):
         with explained_memory():
             X, y = check_foreign(X, y, labels=labels, min_samples=min_samples)
         estimator.n_features_in_ = X.shape[1]
+        estimator.__dict__.pop("feature_names_in_", None)
         weight = check_foreign_weight(sample_weight, X)
     else:
         if not reset:
             _check_tensor_shape(estimator, X)
         if not labels:
-            _check_numbers(y)
-            _check_single(y)
+            check_numbers(y)
         X, y = validate_data(
             estimator,
             X,
@@ -190,52 +192,11 @@ def _check_tensor_shape(estimator: Any, X: Any) -> None:
         _check_fitted_shape(estimator, shape)
 
 
-def _check_numbers(y: Any) -> None:
-    """Refuse words as responses, and say what is for them."""
-    values = np.ravel(np.asarray(y))
-    if values.dtype.kind not in "USO":
-        return
-    words = [one for one in values.tolist() if _is_word(one)]
-    if words:
-        msg = (
-            f"y holds words, such as {str(words[0])!r}; expected numbers. For labels "
-            "use a classifier, for example SLTRClassifierCV."
-        )
-        raise ValueError(msg)
-
-
-def _check_single(y: Any) -> None:
-    """Refuse several responses for each sample; scikit-learn would not say whose."""
-    shape = np.asarray(y).shape
-    if len(shape) > 1 and shape[1:] != (1,):
-        msg = (
-            f"y has shape {shape}; expected one number for each sample. Fit a model "
-            "for each response, for example by MultiOutputRegressor on flat rows."
-        )
-        raise ValueError(msg)
-
-
-def _is_word(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        float(value)
-    except ValueError:
-        return True
-    return False
-
-
 def _fold_rows(X: Array, feature_shape: tuple[int, ...] | None) -> Array:
     if feature_shape is None:
         return X
-    xp, given = array_namespace(X), tuple(X.shape[1:])
-    if len(given) > 1 and given != tuple(np.atleast_1d(feature_shape).tolist()):
-        msg = (
-            f"feature_shape={feature_shape!r} was given for samples of shape {given}; "
-            "expected flat rows, or that shape. Reshape X, or leave it out."
-        )
-        raise ValueError(msg)
-    return xp.reshape(X, (X.shape[0], *check_shape(prod(X.shape[1:]), feature_shape)))
+    shape = check_shape(tuple(X.shape[1:]), feature_shape)
+    return array_namespace(X).reshape(X, (X.shape[0], *shape))
 
 
 def _drop_weightless(X: Any, y: Array, weight: Array, min_samples: int) -> Samples:

@@ -36,8 +36,9 @@ def check_count(
     return int(value)
 
 
-def check_shape(n_features: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `feature_shape` if rows of `n_features` entries fold into it."""
+def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
+    """Return `feature_shape` if samples of the given shape, flat rows, fold into it."""
+    n_features = prod(given)
     try:
         clean = tuple(int(size) for size in shape)
     except (TypeError, ValueError):
@@ -46,6 +47,12 @@ def check_shape(n_features: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         msg = (
             f"feature_shape={shape!r} was given for rows of {n_features} entries; "
             f"expected positive sizes whose product is {n_features}."
+        )
+        raise ValueError(msg)
+    if len(given) > 1 and clean != given:
+        msg = (
+            f"feature_shape={shape!r} was given for samples of shape {given}; expected "
+            "flat rows, or that shape. Reshape X, or leave it out."
         )
         raise ValueError(msg)
     return clean

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d
 from sltr._array import to_numpy
 from sltr.design import lazy_samples, stays_where_it_is
 from sltr.validation.parameters import check_shape
+from sltr.validation.responses import check_numbers
 
 __all__ = ["check_stored", "check_stored_responses", "stays"]
 
@@ -37,7 +37,7 @@ def check_stored(estimator: Any, X: Any) -> Any:
     shape = tuple(int(size) for size in X.shape[1:])
     asked = getattr(estimator, "feature_shape", None)
     if asked is not None:
-        shape = check_shape(prod(shape), asked)
+        shape = check_shape(shape, asked)
     progress = getattr(estimator, "progress", None)
     return lazy_samples(X, shape, estimator.memory_limit, progress)
 
@@ -49,6 +49,8 @@ def check_stored_responses(
     if y is None:
         msg = "y=None was given; expected one response for each sample."
         raise ValueError(msg)
+    if not labels:
+        check_numbers(to_numpy(y))
     y = column_or_1d(to_numpy(y), warn=True)
     n_samples = X.shape[0]
     if len(y) != n_samples or n_samples < min_samples:
