@@ -43,7 +43,7 @@ START_RADII = (0.3, 0.3)
 # Thresholds of the Lasso, fractions of the largest that leaves an entry: many are
 # cheap at once, and the best one varies more than the radii do. Lower ones take
 # longer; each lot follows if the lowest of the last is the best.
-THRESHOLDS = ((0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02), (0.008, 0.005, 0.003))
+THRESHOLDS = ((0.6, 0.4, 0.27, 0.18, 0.1), (0.05, 0.02), (0.003,))
 # Held-out estimates, to be compared and scaled, may have a gap that many times as
 # large, up to a limit.
 LOOSER, LARGEST_GAP = 10.0, 0.1
