@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from sltr._array import to_numpy
 
@@ -18,6 +19,8 @@ __all__ = [
     "coef_thumbnail",
     "largest_modes",
     "projection",
+    "target_labels",
+    "target_name",
 ]
 
 # ColorBrewer's RdBu, blue (negative) to red (positive).
@@ -36,26 +39,31 @@ RED_BLUE = (
 )
 
 
-def coef_array(coef: Any, target: int | None = None) -> np.ndarray:
+def coef_array(coef: Any, target: Any = None) -> np.ndarray:
     """Return the coefficient of a fitted model, or an array, as a NumPy array.
 
     Parameters
     ----------
     coef : array of shape (p1, …, pM) or fitted model
-    target : int, optional
-        Which class's coefficient of a model that has one for each class; 0 if
-        not given.
+    target : label or int, optional
+        Of a model with one coefficient for each class: the class, or its place
+        where no class is called so; the first if not given.
 
     Examples
     --------
     >>> coef_array([[1, 2]])
     array([[1., 2.]])
     """
-    model, coef = coef, getattr(coef, "coef_", coef)
-    array = np.asarray(to_numpy(coef), dtype=float)
-    shape = getattr(model, "shape_in_", None)
-    if shape is not None and array.ndim == len(shape) + 1:
-        array = array[target or 0]
+    if hasattr(coef, "fit") and not hasattr(coef, "coef_"):
+        msg = (
+            f"{type(coef).__name__} has no coef_; expected an array or a fitted linear "
+            "model. Call fit first, or give the last step of a pipeline."
+        )
+        raise NotFittedError(msg)
+    place = _target_place(coef, target)
+    array = np.asarray(to_numpy(getattr(coef, "coef_", coef)), dtype=float)
+    if place is not None:
+        array = array[place]
     if array.ndim == 0 or array.size == 0:
         msg = f"A coefficient of shape {array.shape} was given; expected (p1, …, pM)."
         raise ValueError(msg)
@@ -63,6 +71,69 @@ def coef_array(coef: Any, target: int | None = None) -> np.ndarray:
         msg = "The coefficient holds NaN or infinity; expected finite numbers. Refit."
         raise ValueError(msg)
     return array
+
+
+def target_labels(model: Any) -> list:
+    """Return the classes, or numbers, of a model's coefficients; [] if it has one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from types import SimpleNamespace
+    >>> target_labels(SimpleNamespace(coef_=np.ones((2, 5)), shape_in_=(5,)))
+    [0, 1]
+    """
+    shape = getattr(model, "shape_in_", None)
+    found: tuple[int, ...] = getattr(getattr(model, "coef_", None), "shape", ())
+    if shape is None or len(found) != len(shape) + 1:
+        return []
+    classes = list(getattr(model, "classes_", ()))
+    return classes if len(classes) == found[0] else list(range(found[0]))
+
+
+def target_name(model: Any, target: Any = None) -> str:
+    """Return which of a model's coefficients is meant; empty if it has but one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(coef_=np.ones((3, 5)), shape_in_=(5,))
+    >>> model.classes_ = np.array(["cat", "dog", "owl"])
+    >>> target_name(model, "dog"), target_name(model), target_name(model.coef_)
+    ('class dog', 'class cat', '')
+    """
+    place = _target_place(model, target)
+    if place is None:
+        return ""
+    kind = "class" if hasattr(model, "classes_") else "target"
+    return f"{kind} {target_labels(model)[place]}"
+
+
+def _target_place(model: Any, target: Any) -> int | None:
+    labels = target_labels(model)
+    if not labels:
+        if target is None:
+            return None
+        msg = (
+            f"target={target!r} was given; expected none, because there is only one "
+            "coefficient. Leave it out."
+        )
+        raise ValueError(msg)
+    if target is None:
+        return 0
+    # A label goes before a place: classes 1 to 8 are called by their names.
+    if target in labels:
+        return labels.index(target)
+    whole = isinstance(target, int | np.integer) and not isinstance(target, bool)
+    if whole and -len(labels) <= target < len(labels):
+        return int(target) % len(labels)
+    known = ", ".join(map(str, labels))
+    msg = (
+        f"target={target!r} was given; expected one of {known}, or a place below "
+        f"{len(labels)}."
+    )
+    raise ValueError(msg)
 
 
 def largest_modes(shape: Sequence[int]) -> tuple[int, int]:
@@ -96,7 +167,7 @@ def projection(coef: np.ndarray) -> np.ndarray:
     return np.take_along_axis(flat, strongest[..., None], axis=2)[..., 0]
 
 
-def coef_thumbnail(coef: Any, *, size: int = 96, target: int | None = None) -> str:
+def coef_thumbnail(coef: Any, *, size: int = 96, target: Any = None) -> str:
     """Return a coefficient as a small PNG in a data URI, blue below zero, red above.
 
     Of the modes that are not shown, the entry of largest magnitude counts.
@@ -106,8 +177,9 @@ def coef_thumbnail(coef: Any, *, size: int = 96, target: int | None = None) -> s
     coef : array of shape (p1, …, pM) or fitted model
     size : int
         The longer side in pixels.
-    target : int, optional
-        The class, for a model with one coefficient for each class.
+    target : label or int, optional
+        The class, for a model with one coefficient for each class; the first if not
+        given.
 
     Examples
     --------

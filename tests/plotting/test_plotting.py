@@ -5,20 +5,22 @@ import pickle
 import re
 import struct
 import zlib
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
-from sltr import plotting
+from sltr import plotting, sltr_path
 from sltr.models.selection import cv_table
 from sltr.plotting.candidates import chosen_candidate, cv_surface
 from sltr.plotting.modes import Modes
 from sltr.plotting.structure import mode_weights
-from sltr.thumbnail import coef_array, projection
+from sltr.thumbnail import coef_array, coef_thumbnail, projection
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -119,6 +121,11 @@ def test_a_zero_coefficient_can_be_drawn():
         ({"slices": {2: [9]}}, "expected whole numbers below 4"),
         ({"slices": {2: [0.5]}}, "expected whole numbers below 4"),
         ({"slices": {5: [0]}}, "mode 5 was given"),
+        ({"coords": {"time": [1, 2]}}, "mode 'time' was given"),
+        ({"coords": {1: [1, 2]}}, r"mode 1 of shape \(2,\) .* each of its 3 slices"),
+        ({"coords": {1: np.ones((3, 1))}}, "each of its 3 slices"),
+        ({"coords": [[1, 2], [1, 2, 3]]}, "an array or None for each of 3 modes"),
+        ({"coords": 5.0}, "an array or None for each of 3 modes"),
     ],
 )
 def test_bad_options_are_explained(options, message):
@@ -140,10 +147,11 @@ def test_bad_coefficients_are_explained(bad):
         plotting.plot_factors,
         plotting.plot_mode_importance,
         lambda model: plotting.plot_overlay(model, np.ones((2, 3))),
+        coef_thumbnail,
     ],
 )
 def test_unfitted_models_are_told_to_be_fitted(draw):
-    with pytest.raises(ValueError, match=r"Ridge has no coef_; .* Call fit first"):
+    with pytest.raises(NotFittedError, match=r"Ridge has no coef_; .* Call fit first"):
         draw(Ridge())
 
 
@@ -154,6 +162,107 @@ def test_models_and_torch_arrays_are_read():
     assert np.array_equal(coef_array(model), coef)
     many = SimpleNamespace(coef_=np.stack([coef, -coef]), shape_in_=(2, 3))
     assert np.array_equal(coef_array(many, target=1), -coef)
+
+
+def _three_classes():
+    coefs = np.stack([np.full((2, 3), k + 1.0) for k in range(3)])
+    classes = np.array(["cat", "dog", "owl"])
+    return SimpleNamespace(coef_=coefs, shape_in_=(2, 3), classes_=classes)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "value"),
+    [(None, "cat", 1.0), ("owl", "owl", 3.0), (1, "dog", 2.0), (-1, "owl", 3.0)],
+)
+def test_the_class_drawn_is_found_and_named(target, name, value):
+    model = _three_classes()
+    fig = plotting.plot_coef(model, target=target)
+    assert np.all(_images(fig)[0].get_array() == value)
+    assert fig.get_suptitle() == f"class {name}"
+    for draw in (plotting.plot_factors, plotting.plot_mode_importance):
+        assert draw(model, target=target).get_suptitle() == f"class {name}"
+    overlay = plotting.plot_overlay(model, np.ones((2, 3)), target=target)
+    spectrum = plotting.plot_spectrum(model, target=target)
+    for ax in (overlay.axes[0], spectrum):
+        assert ax.get_title() == f"class {name}"
+
+
+def test_labels_go_before_places():
+    model = _three_classes()
+    model.classes_ = np.array([1, 2, 8])
+    assert coef_array(model, 1).max() == 1.0
+    assert coef_array(model, 0).max() == 1.0
+    assert coef_array(model, 8).max() == 3.0
+
+
+@pytest.mark.parametrize("target", ["cow", 5, 1.5, True])
+def test_unknown_classes_are_explained(target):
+    with pytest.raises(ValueError, match="expected one of cat, dog, owl, or a place"):
+        plotting.plot_coef(_three_classes(), target=target)
+
+
+def test_a_single_coefficient_takes_no_target():
+    two = SimpleNamespace(coef_=np.ones((2, 3)), shape_in_=(2, 3), classes_=[0, 1])
+    for given in (two, two.coef_):
+        with pytest.raises(ValueError, match="target=7 was given; expected none"):
+            plotting.plot_coef(given, target=7)
+        assert plotting.plot_coef(given).get_suptitle() == ""
+
+
+def _labels(axis):
+    axis.figure.draw_without_rendering()
+    places = axis.get_ticklocs()
+    return dict(zip([t.get_text() for t in axis.get_ticklabels()], places, strict=True))
+
+
+NAMES, UNITS = ("channel", "time", "trial"), (None, "ms", None)
+
+
+def test_ticks_are_coordinates(rng):
+    coef = rng.standard_normal((4, 51))
+    times = np.linspace(-100, 400, 51)  # steps of 10
+    coords = {"channel": ["Fz", "Cz", "Pz", "Oz"], 1: times}
+    common = {"mode_names": NAMES[:2], "units": UNITS[:2], "coords": coords}
+    image = plotting.plot_coef(coef, **common).axes[0]
+    lines = plotting.plot_factors(coef, **common).axes
+    bars = plotting.plot_mode_importance(coef, **common).axes
+    overlay = plotting.plot_overlay(coef, coef, **common).axes[0]
+    for axis in (image.yaxis, lines[0].xaxis, bars[0].xaxis, overlay.yaxis):
+        assert _labels(axis) == {"Fz": 0, "Cz": 1, "Pz": 2, "Oz": 3}
+    for axis in (image.xaxis, lines[1].xaxis, bars[1].xaxis, overlay.xaxis):
+        found = _labels(axis)
+        assert {"−100", "0", "100", "200"} <= set(found)
+        assert np.isclose(found["200"], 30)
+    line = plotting.plot_coef(coef[0], coords=[times]).axes[0]
+    assert np.isclose(_labels(line.xaxis)["0"], 10)
+
+
+def test_falling_uneven_and_few_coordinates_are_those_of_slices():
+    falling = plotting.plot_coef(np.ones(41), coords=[np.linspace(40, 0, 41)]).axes[0]
+    assert np.isclose(_labels(falling.xaxis)["10"], 30)
+    uneven = np.cumsum(np.arange(41))
+    found = _labels(plotting.plot_coef(np.ones(41), coords=[uneven]).axes[0].xaxis)
+    assert all(uneven[int(place)] == int(text) for text, place in found.items())
+    few = plotting.plot_coef(np.ones((4, 3)), coords=(None, [230, 240, 290])).axes[0]
+    assert _labels(few.xaxis) == {"230": 0, "240": 1, "290": 2}
+
+
+def test_slices_are_titled_by_coordinates(rng):
+    coef = rng.standard_normal((6, 7, 3))
+    fig = plotting.plot_coef(
+        coef,
+        mode_names=("x", "y", "time"),
+        units=("mm", "mm", "s"),
+        coords={"time": [0.0, 2.5, 5.0], "y": np.arange(7) * 3},
+    )
+    assert [ax.get_title() for ax in fig.axes[:3]] == [
+        "time 0 s",
+        "time 2.5 s",
+        "time 5 s",
+    ]
+    assert set(_labels(fig.axes[2].xaxis)) == {"0", "10"}
+    plain = plotting.plot_coef(coef, coords=[None, None, ["a", "b", "c"]])
+    assert plain.axes[1].get_title() == "mode 2: b"
 
 
 def test_overlay_hides_small_coefficients(rng):
@@ -176,6 +285,19 @@ def test_spectrum_and_factors_agree_with_the_planted_ones(rng):
     first = fig.axes[0].lines[1].get_ydata()
     assert np.isclose(abs(first @ u[:, 0]), 1.0)
     assert first[np.argmax(np.abs(first))] > 0
+
+
+def test_modes_of_equal_spectra_share_a_line(rng):
+    ax = plotting.plot_spectrum(rng.standard_normal((6, 5)), mode_names=("a", "b"))
+    assert [line.get_label() for line in ax.lines] == ["a, b: rank 5 of 5"]
+    assert len(plotting.plot_spectrum(rng.standard_normal((6, 5, 4))).lines) == 3
+
+
+def test_spectrum_reaches_no_further_down_than_its_values():
+    for values, low in (([1.0, 0.2, 0.01, 0.0], 0.005), ([1.0, 0.9, 0.8], 0.4)):
+        ax = plotting.plot_spectrum(np.diag(values))
+        assert np.allclose(ax.lines[0].get_ydata(), [v for v in values if v])
+        assert low < ax.get_ylim()[0] < min(v for v in values if v)
 
 
 def test_mode_importance_sums_to_one(rng):
@@ -222,6 +344,33 @@ def test_surface_holds_the_scores_at_the_chosen_epsilon_and_refinement(chosen):
     assert set(surface.fixed) == {"epsilon", "refine"}
     star = plotting.plot_cv_surface(model).lines[-1]
     assert (star.get_xdata()[0], star.get_ydata()[0]) == (column, row)
+
+
+@pytest.mark.parametrize("width", [3.0, 5.0])
+def test_titles_of_surfaces_stay_on_the_figure(width):
+    names = ("first_radius", "second_radius", "epsilon", "refinement", "rank", "ridge")
+    levels = ([1, 2], [1, 2], [0.123, 1.0], ["cp", "tucker"], [(1, 1, 1), 2], [0.03, 1])
+    params = [dict(zip(names, row, strict=True)) for row in product(*levels)]
+    results = {"params": params, "mean_test_score": -np.arange(64.0)}
+    shown = {"x": "first_radius", "y": "second_radius"}
+    for options in (shown, {"x": "ridge", "fixed": {"second_radius": 1}}):
+        fig = plt.figure(figsize=(width, 3), layout="constrained")
+        ax = plotting.plot_cv_surface(results, **options, ax=fig.add_subplot())
+        fig.draw_without_rendering()
+        box = ax.title.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= fig.bbox.width
+
+
+def test_surface_shows_candidates_of_one_refinement():
+    radii = [("scale", a, b) for a in (0.0, 0.3, 1.0) for b in (0.0, 1.0)]
+    rows = [*radii, *(("sparse", a, 0.0) for a in np.linspace(0.05, 0.9, 9))]
+    names = ("refine", "lambda_sparse", "lambda_low")
+    params = [dict(zip(names, row, strict=True)) for row in rows]
+    results = {"params": params, "mean_test_score": -np.arange(15.0)}
+    surface = cv_surface(results)
+    assert (surface.x_name, surface.y_name) == ("lambda_sparse", "lambda_low")
+    assert surface.x == [0.0, 0.3, 1.0]
 
 
 def test_surface_of_other_searches(rng):
@@ -297,6 +446,64 @@ def test_path_draws_counts_and_ranks_in_ascending_order():
     assert axes[2].lines[1].get_ydata().tolist() == [3, 1, 0]
     with pytest.raises(ValueError, match=r"expected \(G,\) and"):
         plotting.plot_path([1.0], coefs)
+    with pytest.raises(ValueError, match="Several coefficients for the value 1 were"):
+        plotting.plot_path([1.0, 2.0, 1.0], coefs)
+    with pytest.raises(ValueError, match="expected values and coefs, or a path"):
+        plotting.plot_path([1.0, 2.0])
+
+
+@pytest.fixture(scope="module")
+def grid_path():
+    X = np.random.default_rng(0).standard_normal((50, 5, 4))
+    grid = {"epsilons": [0.5, 2.0], "lambdas_sparse": [0.0, 0.4, 0.9]}
+    return sltr_path(X, X[:, 0, 0] - X[:, 1, 1], lambdas_low=[0.1, 0.3, 1.0], **grid)
+
+
+@pytest.mark.parametrize(
+    ("along", "fixed", "values", "at"),
+    [
+        (None, None, [0.0, 0.4, 0.9], {"lambda_low": 0.3, "epsilon": 0.5}),
+        ("lambda_low", {"epsilon": 2.0}, [0.1, 0.3, 1], {"lambda_sparse": 0.4}),
+        (None, {"lambda_sparse": 0.9}, [0.1, 0.3, 1], {"epsilon": 0.5}),
+        ("epsilon", {"lambda_low": 1.0}, [0.5, 2.0], {"lambda_sparse": 0.4}),
+    ],
+)
+def test_path_of_a_grid_goes_along_one_hyper_parameter(
+    grid_path, along, fixed, values, at
+):
+    at = {**(fixed or {}), **at}
+    keep = np.all([getattr(grid_path, n) == v for n, v in at.items()], axis=0)
+    axes = plotting.plot_path(grid_path, along=along, fixed=fixed).axes
+    assert axes[1].lines[0].get_xdata().tolist() == values
+    counts = np.count_nonzero(grid_path.coef[keep], axis=(1, 2))
+    assert axes[1].lines[0].get_ydata().tolist() == counts.tolist()
+    assert all(f"{n} = {v:.3g}" in axes[0].get_title() for n, v in at.items())
+    assert axes[2].get_xlabel() not in at
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"along": "alpha"}, "expected one of lambda_sparse, lambda_low, epsilon"),
+        ({"along": "epsilon", "fixed": {"epsilon": 1.0}}, "values of others"),
+        ({"fixed": {"lambda_low": 0.2}}, "expected one of 0.1, 0.3, 1"),
+    ],
+)
+def test_bad_paths_are_explained(grid_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        plotting.plot_path(grid_path, **options)
+
+
+@pytest.mark.parametrize("gap", [9.9e-4, 1e-3, 1.1e-3])
+def test_words_about_a_single_gap_stay_clear_of_the_tolerance(gap):
+    model = SimpleNamespace(dual_gap_=gap, tol=1e-3, n_iter_=40)
+    ax = plotting.plot_convergence(model)
+    ax.figure.draw_without_rendering()
+    (words,) = ax.texts
+    tolerance = ax.transData.transform((0, 1e-3))[1]
+    box = words.get_window_extent()
+    assert box.y1 < tolerance or box.y0 > tolerance
+    assert box.x0 >= ax.get_window_extent().x0
 
 
 def test_convergence_reads_histories_and_last_values():
@@ -325,6 +532,8 @@ def test_roc_of_a_perfect_and_a_reversed_score():
     for positive, area in ((None, "1.000"), ("a", "0.000")):
         ax = plotting.plot_roc(["a", "a", "b"], [0.0, 0.1, 0.9], positive=positive)
         assert area in ax.get_legend().get_texts()[0].get_text()
+    with pytest.raises(ValueError, match="positive='yes' was given; expected 0 or 1"):
+        plotting.plot_roc([0, 1, 1], [0.0, 0.1, 0.9], positive="yes")
 
 
 def test_given_axes_are_used(rng):
@@ -377,5 +586,5 @@ def test_every_plot_is_in_the_reference():
 
 
 def test_modes_are_found_by_name_and_number():
-    modes = Modes.of(2, ("a", "b"))
+    modes = Modes.of((3, 4), ("a", "b"))
     assert [modes.index(m) for m in ("a", "b", 0, -1)] == [0, 1, 0, 1]

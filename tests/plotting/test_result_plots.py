@@ -68,6 +68,15 @@ def test_heat_maps_stand_upright_below_their_clips():
     assert pictures[4].get_clim() == (-20.0, 20.0)
 
 
+def test_ends_of_colour_bars_are_told():
+    fig = plot_heat_maps({"a": np.full((2, 3, 3), 1.45)})
+    assert [t.get_text() for t in fig.axes[-1].get_yticklabels()] == [
+        "−1.45",
+        "0",
+        "1.45",
+    ]
+
+
 def test_colours_are_summed():
     fig = plot_heat_maps({"a": np.ones((2, 4, 3, 3))}, n_frames=1)
     assert fig.axes[0].images[0].get_array().max() == 3.0

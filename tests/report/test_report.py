@@ -10,11 +10,11 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score, roc_auc_score
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
+from sltr import SLTRClassifier, SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.selection import cv_table
 from sltr.plotting.modes import Modes
@@ -278,6 +278,24 @@ def test_many_classes_have_a_coefficient_each(data, tmp_path):
     counts = np.array(page.data["outcome"]["counts"])
     assert counts.sum() == 60
     assert np.trace(counts) == np.sum(model.predict(X) == y)
+    assert (
+        "Each of 3 classes has a coefficient; they have 360 of 360 entries" in page.text
+    )
+    assert "multilinear ranks (6, 5, 4) for class a, (6, 5, 4) for class b" in page.text
+    assert "ranks are of the first" not in page.text
+
+
+def test_ranks_of_all_classes_are_told(data, tmp_path):
+    X, y = data[0], np.digitize(data[1], [-1, 1]) + 1
+    model = ManyClasses().fit(X, y)
+    model.coef_[0] = 0.0
+    model.coef_[1] = 1.0
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    told = "ranks (0, 0, 0) for class 1, (1, 1, 1) for class 2, (6, 5, 4) for class 3"
+    assert told in page.text
+    assert "0–6 · 0–5 · 0–4" in page.text
+    drawn = _unpack(page.data["coef"]["data"], "<i2", (3, 6, 5, 4))
+    assert np.ptp(drawn[:2], axis=(1, 2, 3)).tolist() == [0, 0]
 
 
 def test_pipelines_and_searches_are_looked_into(data, tmp_path):
@@ -297,6 +315,51 @@ def test_method_states_settings_that_were_not_tuned(data, tmp_path):
     page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
     assert "Hyper-parameters were set to alpha = 2.5." in page.text
     assert "cross-validation" not in page.text
+
+
+def test_settings_a_search_left_alone_are_named(data, tmp_path):
+    X, y = data
+    search = GridSearchCV(
+        SLTRRegressor(0.7, coupling="joint"), {"lambda_sparse": [0.1, 0.4]}, cv=3
+    )
+    text, _ = _method_and_page(search.fit(X, y), X, y, tmp_path)
+    others = "Other hyper-parameters were set to epsilon = 0.7, lambda_low = 0.1, "
+    assert others + "coupling = joint." in text
+    assert "lambda_sparse = 0.1, lambda_low" not in text
+
+
+def test_splitters_and_groups_are_named(data, tmp_path):
+    X, y = data
+    groups = np.arange(60) // 10
+    inner = SLTRRegressorCV(refine=(None,), cv=LeaveOneGroupOut())
+    text, page = _method_and_page(inner.fit(X, y, groups=groups), X, y, tmp_path)
+    folds = "6-fold cross-validation (LeaveOneGroupOut: whole groups were left out)"
+    assert f"{folds} compared" in text
+    assert f"{folds} of the" in page.text
+    search = GridSearchCV(SLTRRegressor(), {"lambda_low": [0.1, 1]}, cv=GroupKFold(3))
+    text, _ = _method_and_page(search.fit(X, y, groups=groups), X, y, tmp_path)
+    assert "by 3-fold cross-validation (GroupKFold: whole groups were left" in text
+
+
+@pytest.mark.parametrize("model", [SLTRRegressor, SLTRClassifier])
+def test_what_a_single_fit_chose_is_not_called_set(data, tmp_path, model):
+    X, y = data
+    y = y if model is SLTRRegressor else y > 0
+    fitted = model(refine="tucker").fit(X, y)
+    text, _ = _method_and_page(fitted, X, y, tmp_path)
+    assert "were set to lambda_sparse = 0.1, lambda_low = 0.1. The" in text
+    assert f"leave-one-out error chose epsilon = {fitted.epsilon_:.4g}." in text
+    rank, ridge = fitted.refine_settings_
+    chose = (
+        f"Cross-validation within these samples chose rank = {rank}, ridge = {ridge}"
+    )
+    assert chose in text
+    given = model(0.5, refine=("cp", 1, 0.1)).fit(X, y)
+    text, _ = _method_and_page(given, X, y, tmp_path)
+    assert (
+        "set to epsilon = 0.5, lambda_sparse = 0.1, lambda_low = 0.1, rank = 1" in text
+    )
+    assert "chose" not in text
 
 
 def _method_and_page(model, X, y, folder):
@@ -383,6 +446,61 @@ def test_no_score_is_minus_zero(data, monkeypatch):
     assert f"{r2.value:.3g} {r2.null:.3g}" == "0 0"
 
 
+def test_coordinates_are_packed(data, tmp_path):
+    X, y = data
+    coords = {1: ["a", "b", "c", "d", "e"], 2: np.array([0.0, 2.5, 5.0, 7.5])}
+    model = TunedRegressor().fit(X, y)
+    path = report(model, X, y, tmp_path / "r.html", n_bootstrap=5, coords=coords)
+    assert _page(path).data["coef"]["coords"] == [
+        None,
+        {"even": False, "values": ["a", "b", "c", "d", "e"]},
+        {"even": True, "values": [0.0, 2.5, 5.0, 7.5]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "message"),
+    [
+        (4, ["yes", "no"], "4 samples and 2 responses were given"),
+        (0, [], "0 samples and 0 responses were given"),
+        (
+            4,
+            [0, 1, 0, 1],
+            "Labels 0, 1 were given; expected those the model knows, 'no'",
+        ),
+        (2, ["yes", "maybe"], "Labels 'maybe' were given"),
+    ],
+)
+def test_held_out_labels_must_be_the_models(data, tmp_path, rows, labels, message):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model = LogisticRegression().fit(X, y)
+    held_out = {"X_test": X[:rows], "y_test": np.array(labels), "n_bootstrap": 5}
+    with pytest.raises(ValueError, match=message):
+        report(model, X, y, tmp_path / "r.html", **held_out)
+    assert not list(tmp_path.iterdir())
+
+
+def test_training_labels_must_be_the_models(data, tmp_path):
+    X, y = data[0][:, 0, 0], data[1]
+    words = np.where(y > 0, "1", "0")
+    model = LogisticRegression().fit(X, words)
+    with pytest.raises(ValueError, match="expected those the model knows, '0', '1'"):
+        report(model, X, (y > 0).astype(int), tmp_path / "r.html")
+    with pytest.raises(ValueError, match="60 samples and 59 responses"):
+        report(model, X, words[1:], tmp_path / "r.html", X_test=X, y_test=words)
+    with pytest.raises(ValueError, match="expected numbers, as in fit"):
+        report(Ridge().fit(X, y), X, words + "!", tmp_path / "r.html")
+
+
+def test_samples_of_one_class_can_be_reported(data, tmp_path):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model, only = LogisticRegression().fit(X, y), y == "yes"
+    path = report(model, X[only], y[only], tmp_path / "r.html", n_bootstrap=5)
+    outcome = _page(path).data["outcome"]
+    assert outcome["classes"] == ["no", "yes"]
+    assert np.sum(outcome["counts"], axis=1).tolist() == [0, only.sum()]
+
+
 def _unpack(text, dtype, shape):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
 
@@ -390,7 +508,7 @@ def _unpack(text, dtype, shape):
 def test_packed_coefficient_is_right_to_a_sixteenth_bit():
     rng = np.random.default_rng(0)
     coefs = rng.standard_normal((2, 5, 4, 3)) * (rng.random((2, 5, 4, 3)) < 0.5)
-    payload = coefficient_payload(coefs, ["a", "b"], coefs[0], Modes.of(3))
+    payload = coefficient_payload(coefs, ["a", "b"], coefs[0], Modes.of((5, 4, 3)))
     drawn = _unpack(payload["data"], "<i2", coefs.shape) / 32767 * payload["limit"]
     assert np.max(np.abs(drawn - coefs)) <= payload["limit"] / 32767
     assert np.array_equal(drawn == 0, coefs == 0)
@@ -402,7 +520,7 @@ def test_large_coefficients_are_shown_at_reduced_resolution(monkeypatch):
     monkeypatch.setattr(payload_module, "MAX_ENTRIES", 100)
     coef = np.zeros((1, 15, 20))
     coef[0, 14, 7] = -3.0
-    payload = coefficient_payload(coef, [""], None, Modes.of(2))
+    payload = coefficient_payload(coef, [""], None, Modes.of((15, 20)))
     assert payload["shape"] == [8, 10]
     assert payload["steps"] == [2, 2]
     drawn = _unpack(payload["data"], "<i2", (8, 10))
@@ -459,6 +577,7 @@ def test_every_method_has_references_that_exist():
         ({"X_test": np.zeros((3, 6, 5, 4))}, "Only one of X_test and y_test"),
         ({"mode_names": ("a",)}, "expected one for each of 3"),
         ({"coef_path": ([1.0], np.zeros((2, 3)))}, r"expected \(G,\) and"),
+        ({"coords": {0: [1, 2]}}, "each of its 6 slices"),
     ],
 )
 def test_bad_input_is_explained_and_writes_nothing(data, tmp_path, change, message):

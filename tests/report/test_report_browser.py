@@ -74,6 +74,22 @@ class Tuned(RegressorMixin, BaseEstimator):
         return predict_linear(self, X)
 
 
+class TunedRefined(Tuned):
+    """The same with a refinement whose `lambda_sparse` is another thing."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        radii = [("scale", a, b) for a in (0.0, 0.3, 1.0) for b in (0.0, 1.0)]
+        thresholds = [("sparse", a, 0.0) for a in (0.1, 0.18, 0.27, 0.4, 0.6, 0.8)]
+        names = ("refine", "lambda_sparse", "lambda_low")
+        rows = zip(*radii, *thresholds, strict=True)
+        columns = dict(zip(names, map(list, rows), strict=True))
+        scores = np.repeat([[2, 3, 6, 5, 4, 1, 0, 0, 0, 0, 0, 0]], 2, axis=0)
+        self.cv_results_ = cv_table(columns, scores / 10.0)
+        self.best_index_ = 2
+        return self
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """Reports of several orders, by name."""
@@ -95,6 +111,21 @@ def pages(tmp_path_factory):
             mode_names=[f"axis {c}" for c in "abcd"[: len(shape)]],
             n_bootstrap=20,
         )
+    X, y = rng.standard_normal((40, 8, 41, 3)), rng.standard_normal(40)
+    found["refined"] = report(
+        TunedRefined().fit(X, y),
+        X,
+        y,
+        folder / "refined.html",
+        mode_names=("channel", "time", "trial"),
+        units=(None, "ms", None),
+        coords={
+            "channel": [f"long name {c}" for c in "abcdefgh"],
+            "time": np.linspace(-100, 300, 41),
+            "trial": [2, 3, 7],
+        },
+        n_bootstrap=20,
+    )
     X = rng.standard_normal((30, 6))
     found["plain"] = report(Ridge().fit(X, X[:, 0]), X, X[:, 0], folder / "plain.html")
     return found
@@ -159,7 +190,7 @@ def page(driver, pages):
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-@pytest.mark.parametrize("name", ["one", "two", "three", "four", "plain"])
+@pytest.mark.parametrize("name", ["one", "two", "three", "four", "refined", "plain"])
 def test_every_order_is_drawn_within_the_screen(page, name, width):
     opened = page(name, width=width)
     colours = opened.run(
@@ -299,6 +330,59 @@ def test_surface_marks_the_chosen_point(page):
         "s.value = 1 - s.value; s.dispatchEvent(new Event('change'));"
     )
     assert opened.count("#surface .chosen") == 0
+
+
+def test_path_and_surface_keep_to_the_chosen_refinement(page):
+    opened = page("refined")
+    ticks = opened.run(
+        "return ['#surface', '#path-chart'].map((box) => [...document"
+        ".querySelectorAll(box + ' text')].map((node) => node.textContent))"
+    )
+    for texts in ticks:
+        assert {"0", "0.3", "1"} <= set(texts)
+        assert "0.27" not in texts
+    assert opened.count("#surface rect.hit") == 6
+    line = opened.find("#path-chart path.as-chosen").get_attribute("d")
+    assert [line.count(pen) for pen in "ML"] == [1, 2]
+    assert opened.count("#path-chart circle.as-chosen") == 3
+    assert opened.find("#path-readout").text.startswith("lambda_sparse = 0.3: 0.6")
+
+
+def test_a_value_without_candidates_takes_the_others_along(page):
+    opened = page("refined")
+    opened.run(
+        "const s = document.querySelector('#surface-controls label:last-child select');"
+        "s.value = 1; s.dispatchEvent(new Event('change'));"
+    )
+    assert opened.count("#surface rect.hit") == 6
+    assert opened.count("#surface .chosen") == 0
+
+
+def test_name_of_the_score_stands_below_the_ends_of_its_colours(page):
+    opened = page("refined")
+    name, *ends = opened.run(
+        "const texts = [...document.querySelectorAll('#surface text')];"
+        "return texts.slice(-3).reverse().map((node) => {"
+        "const r = node.getBoundingClientRect(); return [r.top, r.bottom]; })"
+    )
+    assert opened.find("#surface .score-name").text == "R²"
+    assert all(name[0] >= end[1] - 2 for end in ends)
+
+
+def test_slices_are_read_by_their_coordinates(page):
+    opened = page("refined")
+    opened.slide("#mode-2", 2)
+    assert opened.find("#readout").text == "Trial 7"
+    assert opened.find("#sliders output").text == "7"
+    assert "of 2 to 7" in opened.find("#sliders label").text
+    drawn = opened.run(
+        "const proto = CanvasRenderingContext2D.prototype, old = proto.fillText;"
+        "const texts = []; proto.fillText = function (text, ...rest) {"
+        "texts.push(String(text)); return old.call(this, text, ...rest); };"
+        "document.getElementById('own-scale').click(); proto.fillText = old;"
+        "return texts"
+    )
+    assert {"−100", "0", "100", "200", "long name a", "time (ms)"} <= set(drawn)
 
 
 @pytest.mark.parametrize("name", ["three", "four"])

@@ -197,7 +197,11 @@ def _axes_names(
             at = {name: centre.get(name) for name in varying if name not in pair}
             return sum(_agree(row, at) for row in params)
 
-        return max(combinations(order, 2), key=n_shown)
+        # Refinements use a name for things of their own, as the Lasso its threshold.
+        pairs = list(combinations(order, 2))
+        of_one_kind = [pair for pair in pairs if "refine" not in pair]
+        best = max(of_one_kind or pairs, key=n_shown)
+        return best if n_shown(best) > 1 else max(pairs, key=n_shown)
     if x is None:
         x = next(name for name in [*order, *known] if name != y)
     if y is None:

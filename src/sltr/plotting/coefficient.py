@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from sltr._array import to_numpy
-from sltr.plotting.modes import Modes, coef_to_draw, strongest_slice
+from sltr.plotting.modes import Coords, Modes, strongest_slice
 from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
-from sltr.thumbnail import largest_modes
+from sltr.thumbnail import coef_array, largest_modes, target_name
 
 __all__ = ["plot_coef", "plot_overlay"]
 
@@ -25,8 +25,9 @@ def plot_coef(
     mode_names: Sequence[str] | None = None,
     units: Sequence[str | None] | None = None,
     label: str = "coefficient",
-    target: int | None = None,
+    target: Any = None,
     fig: Any = None,
+    coords: Coords | None = None,
 ) -> Any:
     """Draw a coefficient of any order.
 
@@ -48,9 +49,13 @@ def plot_coef(
         One for each mode.
     label : str
         What the colours (or heights) are, with its unit.
-    target : int, optional
-        The class, for a model with one coefficient for each class.
+    target : label or int, optional
+        The class, for a model with one coefficient for each class: its label, or its
+        place where no class is called so; the first if not given.
     fig : matplotlib figure or subfigure, optional
+    coords : arrays, one for each mode, or mapping from mode to array, optional
+        Where the slices of a mode lie, as times, wavelengths or the names of
+        channels: shown at the ticks and above slices. Without them, indices are.
 
     Returns
     -------
@@ -59,14 +64,20 @@ def plot_coef(
     Examples
     --------
     >>> import numpy as np
-    >>> fig = plot_coef(np.eye(4), mode_names=("channel", "time"), units=("", "ms"))
+    >>> fig = plot_coef(
+    ...     np.eye(4),
+    ...     mode_names=("channel", "time"),
+    ...     units=("", "ms"),
+    ...     coords={"time": [0, 4, 8, 12]},
+    ... )
     >>> fig.axes[0].get_xlabel()
     'time (ms)'
     """
-    coef = coef_to_draw(coef, target)
-    modes = Modes.of(coef.ndim, mode_names, units)
+    whose = target_name(coef, target)
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.shape, mode_names, units, coords)
     if coef.ndim == 1:
-        return _line(coef, modes, label, fig)
+        return _line(coef, modes, label, whose, fig)
     rows, columns = _shown(modes, show, coef.shape)
     over = [m for m in range(coef.ndim) if m not in (rows, columns)]
     chosen = _choose(coef, over, modes.indices(slices, coef.shape), max_slices)
@@ -81,20 +92,26 @@ def plot_coef(
     limit = diverging_limit(coef)
     for ax in axes.flat[len(panels) :]:
         ax.set_visible(False)
-    for ax, at in zip(axes.flat, panels, strict=False):
+    for place, (ax, at) in enumerate(zip(axes.flat, panels, strict=False)):
         picture = image(ax, first[(slice(None), slice(None), *at)], limit)
         if over:
             ax.set_title(", ".join(map(modes.at, over[:2], at)), fontsize=9)
         if len(panels) > 1:
             ax.set(xticks=[], yticks=[])
+        most = 6 if len(panels) == 1 else 3
+        if place % grid[1] == 0:
+            modes.tick(ax.yaxis, rows, most)
+        if place + grid[1] >= len(panels):
+            modes.tick(ax.xaxis, columns, most)
     if len(panels) > 1:
         fig.supxlabel(modes.label(columns), fontsize=10)
         fig.supylabel(modes.label(rows), fontsize=10)
     else:
         axes[0, 0].set(xlabel=modes.label(columns), ylabel=modes.label(rows))
-    fixed = [modes.at(m, chosen[m][0]) for m in over[2:]]
-    if fixed:
-        fig.suptitle("at " + ", ".join(fixed), fontsize=10)
+    fixed = ", ".join(modes.at(m, chosen[m][0]) for m in over[2:])
+    title = "; ".join(filter(None, [whose, fixed and f"at {fixed}"]))
+    if title:
+        fig.suptitle(title, fontsize=10)
     fig.colorbar(picture, ax=axes, label=label, shrink=0.9, aspect=30)
     return fig
 
@@ -110,8 +127,9 @@ def plot_overlay(
     mode_names: Sequence[str] | None = None,
     units: Sequence[str | None] | None = None,
     label: str = "coefficient",
-    target: int | None = None,
+    target: Any = None,
     fig: Any = None,
+    coords: Coords | None = None,
 ) -> Any:
     """Draw one slice of a coefficient over the same slice of a sample.
 
@@ -128,21 +146,22 @@ def plot_overlay(
         Coefficients of magnitude up to this fraction of the largest are left out.
     opacity : float
         Of the largest coefficients; smaller ones are more transparent.
-    mode_names, units, label, target, fig
+    mode_names, units, label, target, fig, coords
         As in `plot_coef`.
 
     Returns
     -------
     matplotlib figure
     """
-    coef, sample = coef_to_draw(coef, target), np.asarray(to_numpy(sample), float)
+    whose = target_name(coef, target)
+    coef, sample = coef_array(coef, target), np.asarray(to_numpy(sample), float)
     if coef.shape != sample.shape or coef.ndim < 2:
         msg = (
             f"A coefficient of shape {coef.shape} and a sample of shape {sample.shape} "
             "were given; expected the same shape, of two modes or more."
         )
         raise ValueError(msg)
-    modes = Modes.of(coef.ndim, mode_names, units)
+    modes = Modes.of(coef.shape, mode_names, units, coords)
     rows, columns = _shown(modes, show, coef.shape)
     over = [m for m in range(coef.ndim) if m not in (rows, columns)]
     chosen = _choose(coef, over, modes.indices(slices, coef.shape), 1)
@@ -157,7 +176,10 @@ def plot_overlay(
     picture = image(ax, top, limit)
     picture.set_alpha(np.where(share > threshold, opacity * np.sqrt(share), 0.0))
     ax.set(xlabel=modes.label(columns), ylabel=modes.label(rows))
-    ax.set_title(", ".join(modes.at(m, chosen[m][0]) for m in over), fontsize=10)
+    modes.tick(ax.xaxis, columns)
+    modes.tick(ax.yaxis, rows)
+    parts = [whose, *(modes.at(m, chosen[m][0]) for m in over)]
+    ax.set_title(", ".join(filter(None, parts)), fontsize=10)
     # The bar is drawn from its own map: the picture's alpha has the image's shape.
     from matplotlib.cm import ScalarMappable
 
@@ -166,7 +188,7 @@ def plot_overlay(
     return fig
 
 
-def _line(coef: np.ndarray, modes: Modes, label: str, fig: Any) -> Any:
+def _line(coef: np.ndarray, modes: Modes, label: str, title: str, fig: Any) -> Any:
     fig = fig or new_figure(6.4, 3.0)
     ax = tidy(fig.add_subplot())
     ax.axhline(0.0, color="0.4", linewidth=0.8)
@@ -176,6 +198,8 @@ def _line(coef: np.ndarray, modes: Modes, label: str, fig: Any) -> Any:
     else:
         ax.plot(coef, color=COLOURS[0], linewidth=1.2)
     ax.set(xlabel=modes.label(0), ylabel=label)
+    ax.set_title(title, fontsize=10)
+    modes.tick(ax.xaxis, 0)
     return fig
 
 

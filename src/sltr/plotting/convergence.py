@@ -124,8 +124,18 @@ def plot_convergence(
 
 
 def _frame_point(ax: Any, n_iter: int, value: float, tol: float) -> None:
-    """Give a single point a frame that can be read, and say its value."""
+    """Give a single point a frame that can be read, and say its value.
+
+    The words stand on the side of the point that is away from the tolerance.
+    """
     ax.set_xlim(0, 1.25 * n_iter + 1)
     ax.set_ylim(min(value, tol) / 10, max(value, tol) * 10)
-    offset = {"xytext": (-8, -3), "textcoords": "offset points", "ha": "right"}
-    ax.annotate(f"{value:.2g} after {n_iter}", (n_iter, value), **offset)
+    below = value <= tol
+    ax.annotate(
+        f"{value:.2g} after {n_iter} iterations",
+        (n_iter, value),
+        xytext=(0, -8 if below else 8),
+        textcoords="offset points",
+        ha="right" if n_iter else "left",
+        va="top" if below else "bottom",
+    )

@@ -80,7 +80,7 @@ def plot_heat_maps(
         _name(row, name)
         bar = fig.colorbar(picture, cax=place)
         bar.set_ticks(
-            [-limit, 0.0, limit], labels=[f"−{limit:.1g}", "0", f"{limit:.1g}"]
+            [-limit, 0.0, limit], labels=[f"−{limit:.3g}", "0", f"{limit:.3g}"]
         )
         bar.ax.tick_params(labelsize=7, length=2)
     if title:

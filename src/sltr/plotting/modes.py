@@ -3,46 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sltr.thumbnail import coef_array
+from sltr._array import to_numpy
 
-__all__ = ["Modes", "coef_to_draw", "strongest_slice"]
+__all__ = ["Coords", "Modes", "is_even", "strongest_slice"]
+
+# Coordinates as users give them: one array for each mode, or some of them by mode.
+Coords = Sequence[Any] | Mapping[int | str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Modes:
-    """The names and units of a tensor's modes."""
+    """The names and units of a tensor's modes, and the coordinates of their slices.
+
+    Attributes
+    ----------
+    names, units : tuples of str
+    coords : tuple of arrays of shape (p_m,), or None where indices are shown
+    """
 
     names: tuple[str, ...]
     units: tuple[str, ...]
+    coords: tuple[np.ndarray | None, ...]
 
     @classmethod
     def of(
         cls,
-        order: int,
+        shape: Sequence[int],
         names: Sequence[str] | None = None,
         units: Sequence[str | None] | None = None,
+        coords: Coords | None = None,
     ) -> Modes:
-        """Check names and units for a tensor of `order`, or make plain ones.
+        """Check what was said of the modes of a tensor, or make plain names.
 
         Examples
         --------
-        >>> modes = Modes.of(2, ("channel", "time"), (None, "ms"))
-        >>> modes.label(0), modes.label(1), modes.at(1, 3)
-        ('channel', 'time (ms)', 'time 3')
+        >>> names, units = ("channel", "time"), (None, "ms")
+        >>> modes = Modes.of((2, 3), names, units, {"time": [-8, 0, 8]})
+        >>> modes.label(1), modes.at(0, 1), modes.at(1, 2)
+        ('time (ms)', 'channel 1', 'time 8 ms')
         """
+        order = len(shape)
         for given, what in ((names, "mode_names"), (units, "units")):
             if given is not None and (isinstance(given, str) or len(given) != order):
                 msg = f"{what}={given!r} was given; expected one for each of {order} "
                 raise ValueError(msg + "modes.")
-        return cls(
+        modes = cls(
             tuple(map(str, names or [f"mode {m}" for m in range(order)])),
             tuple("" if unit is None else str(unit) for unit in units or [""] * order),
+            (None,) * order,
         )
+        return replace(modes, coords=modes._checked(coords, shape))
 
     def label(self, mode: int) -> str:
         """Return the axis label of a mode."""
@@ -50,9 +65,28 @@ class Modes:
         return self.names[mode] + unit
 
     def at(self, mode: int, index: int) -> str:
-        """Return the title of a slice."""
-        plain = self.names[mode] == f"mode {mode}"
-        return f"{self.names[mode]}{':' if plain else ''} {index}"
+        """Return the title of a slice: its coordinate, or its index if it has none."""
+        colon = ":" if self.names[mode] == f"mode {mode}" else ""
+        values = self.coords[mode]
+        if values is None:
+            return f"{self.names[mode]}{colon} {index}"
+        unit = f" {self.units[mode]}" if self.units[mode] else ""
+        return f"{self.names[mode]}{colon} {_text(values[index])}{unit}"
+
+    def tick(self, axis: Any, mode: int, most: int = 6) -> None:
+        """Show a mode's coordinates along a matplotlib axis that counts its slices.
+
+        Round numbers lie where they belong among many slices that are evenly
+        spaced; other numbers, and names, are those of slices.
+        """
+        values = self.coords[mode]
+        if values is None:
+            return
+        places, shown = _ticks(values, most)
+        texts = [_text(value) for value in shown]
+        axis.set_ticks(places, labels=texts)
+        if axis.axis_name == "x" and sum(map(len, texts)) > 30:
+            axis.set_tick_params(rotation=45)
 
     def index(self, mode: int | str) -> int:
         """Return the number of a mode given by number or name."""
@@ -63,6 +97,37 @@ class Modes:
             return int(mode) % order
         msg = f"mode {mode!r} was given; expected one of {', '.join(self.names)}, or "
         raise ValueError(msg + f"a number below {order}.")
+
+    def _checked(
+        self, coords: Coords | None, shape: Sequence[int]
+    ) -> tuple[np.ndarray | None, ...]:
+        """Return the coordinates of every mode, checked against `shape`."""
+        if coords is None:
+            return self.coords
+        order = len(shape)
+        if not isinstance(coords, Mapping):
+            sized = hasattr(coords, "__len__") and not isinstance(coords, str)
+            if not sized or len(coords) != order:
+                msg = (
+                    f"coords={coords!r} was given; expected an array or None for each "
+                    f"of {order} modes, or a mapping from modes to arrays."
+                )
+                raise ValueError(msg)
+            coords = dict(enumerate(coords))
+        found: list[np.ndarray | None] = [None] * order
+        for mode, given in coords.items():
+            if given is None:
+                continue
+            number = self.index(mode)
+            values = np.asarray(to_numpy(given) if hasattr(given, "shape") else given)
+            if values.shape != (shape[number],):
+                msg = (
+                    f"coords of {self.names[number]} of shape {values.shape} were "
+                    f"given; expected one for each of its {shape[number]} slices."
+                )
+                raise ValueError(msg)
+            found[number] = values
+        return tuple(found)
 
     def indices(self, chosen: Mapping | None, shape: Sequence[int]) -> dict[int, Any]:
         """Return the chosen slices by mode number, checked against `shape`."""
@@ -83,15 +148,45 @@ class Modes:
         return found
 
 
-def coef_to_draw(coef: Any, target: int | None = None) -> np.ndarray:
-    """Return an array, or the coefficient of a model, which has to be fitted."""
-    if hasattr(coef, "fit") and not hasattr(coef, "coef_"):
-        msg = (
-            f"{type(coef).__name__} has no coef_; expected an array or a fitted linear "
-            "model. Call fit first, or give the last step of a pipeline."
-        )
-        raise ValueError(msg)
-    return coef_array(coef, target)
+def _text(value: Any) -> str:
+    number = isinstance(value, int | float | np.number)
+    return f"{value:.6g}".replace("-", "−") if number else str(value)
+
+
+def _ticks(values: np.ndarray, most: int) -> tuple[Any, Any]:
+    """Return where to write what: places among the slices, and values."""
+    index = np.arange(values.size)
+    if values.size <= most + 2:
+        return index, values
+    if is_even(values):
+        from matplotlib.ticker import MaxNLocator
+
+        order = np.argsort(values)
+        low, high = values[order[0]], values[order[-1]]
+        shown = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        # Adding zero makes −0 zero.
+        shown = shown[(shown >= low) & (shown <= high)] + 0.0
+        if shown.size > 1:
+            return np.interp(shown, values[order], index[order]), shown
+    some = index[:: -(-values.size // most)]
+    return some, values[some]
+
+
+def is_even(values: np.ndarray) -> bool:
+    """Say whether coordinates are numbers in steps of about the same size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [is_even(np.array(v)) for v in ([0, 4, 8], [8.0, 4.1, 0.0], [0, 1, 9], ["a"])]
+    [True, True, False, False]
+    """
+    if values.dtype.kind not in "iuf" or values.size < 2:
+        return False
+    steps = np.diff(values.astype(float)) * np.sign(
+        float(values[-1]) - float(values[0])
+    )
+    return bool(np.min(steps) > 0.5 * np.max(steps))
 
 
 def strongest_slice(coef: np.ndarray, mode: int) -> int:

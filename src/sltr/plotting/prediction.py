@@ -99,6 +99,10 @@ def plot_roc(y: Any, score: Any, *, positive: Any = None, ax: Any = None) -> Any
             "given; expected two classes and one score for each label."
         )
         raise ValueError(msg)
+    if positive is not None and positive not in classes.tolist():
+        known = " or ".join(map(repr, classes.tolist()))
+        msg = f"positive={positive!r} was given; expected {known}."
+        raise ValueError(msg)
     truth = y == (classes[-1] if positive is None else positive)
     false_rate, true_rate, _ = roc_curve(truth, score)
     ax = tidy(new_axes(ax, 4.6, 4.4))

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sltr.plotting.modes import Modes, coef_to_draw
+from sltr.plotting.modes import Coords, Modes
 from sltr.plotting.style import COLOURS, MARKERS, new_axes, new_figure, tidy
 from sltr.tensor import numerical_ranks, unfold
+from sltr.thumbnail import coef_array, target_name
 
 __all__ = ["mode_weights", "plot_factors", "plot_mode_importance", "plot_spectrum"]
 
@@ -18,17 +19,20 @@ def plot_spectrum(
     coef: Any,
     *,
     mode_names: Sequence[str] | None = None,
-    target: int | None = None,
+    target: Any = None,
     ax: Any = None,
 ) -> Any:
     """Draw the singular values of every unfolding, relative to the largest.
+
+    Modes of equal values share a line, as both of a matrix do. Values below 1e-4 are
+    left out.
 
     Parameters
     ----------
     coef : array of shape (p1, …, pM) or fitted model
     mode_names : sequence of str, optional
-    target : int, optional
-        The class, for a model with one coefficient for each class.
+    target
+        As in `plot_coef`.
     ax : matplotlib axes, optional
 
     Returns
@@ -40,31 +44,50 @@ def plot_spectrum(
     >>> import numpy as np
     >>> ax = plot_spectrum(np.eye(3))
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['mode 0: rank 3 of 3', 'mode 1: rank 3 of 3']
+    ['mode 0, mode 1: rank 3 of 3']
     """
-    coef = coef_to_draw(coef, target)
-    modes = Modes.of(coef.ndim, mode_names)
+    whose, coef = target_name(coef, target), coef_array(coef, target)
+    modes = Modes.of(coef.shape, mode_names)
     ranks = numerical_ranks(coef)
     ax = tidy(new_axes(ax))
-    floor = 1e-4
-    for mode in range(coef.ndim):
-        values = np.linalg.svd(unfold(coef[None], mode)[0], compute_uv=False)
-        share = np.maximum(values / (values[0] or 1.0), floor)
+    drawn = []
+    for together, values in _spectra(coef):
+        first = together[0]
+        shown = values[values > 1e-4]
         ax.plot(
-            np.arange(1, share.size + 1),
-            share,
-            marker=MARKERS[mode % len(MARKERS)],
+            np.arange(1, shown.size + 1),
+            shown,
+            marker=MARKERS[first % len(MARKERS)],
             markersize=4.5,
             linewidth=1.2,
-            color=COLOURS[mode % len(COLOURS)],
-            label=f"{modes.names[mode]}: rank {ranks[mode]} of {coef.shape[mode]}",
+            color=COLOURS[first % len(COLOURS)],
+            label=", ".join(modes.names[m] for m in together)
+            + f": rank {ranks[first]} of {values.size}",
         )
+        drawn.append(shown)
     ax.set_yscale("log")
-    ax.set_ylim(floor * 0.8, 1.5)
+    ax.set_ylim(min(0.5, np.concatenate(drawn).min(initial=1.0) / 1.5), 1.5)
+    ax.set_xlim(0.5, max(3, *(shown.size for shown in drawn)) + 0.5)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="number", ylabel="singular value / largest")
+    ax.set_title(whose, fontsize=10)
     ax.legend(frameon=False, fontsize=9)
     return ax
+
+
+def _spectra(coef: np.ndarray) -> list[tuple[list[int], np.ndarray]]:
+    """Return singular values of unfoldings over the largest, and the modes of each."""
+    found: list[tuple[list[int], np.ndarray]] = []
+    for mode in range(coef.ndim):
+        values = np.linalg.svd(unfold(coef[None], mode)[0], compute_uv=False)
+        values = values / (values[0] or 1.0)
+        for together, known in found:
+            if known.size == values.size and np.allclose(known, values, atol=1e-6):
+                together.append(mode)
+                break
+        else:
+            found.append(([mode], values))
+    return found
 
 
 def plot_factors(
@@ -73,8 +96,9 @@ def plot_factors(
     n_factors: int = 2,
     mode_names: Sequence[str] | None = None,
     units: Sequence[str | None] | None = None,
-    target: int | None = None,
+    target: Any = None,
     fig: Any = None,
+    coords: Coords | None = None,
 ) -> Any:
     """Draw the leading left singular vectors of every unfolding, mode by mode.
 
@@ -87,16 +111,15 @@ def plot_factors(
     n_factors : int
         The most vectors drawn for a mode.
     mode_names, units : sequences of str, optional
-    target : int, optional
-        The class, for a model with one coefficient for each class.
-    fig : matplotlib figure or subfigure, optional
+    target, fig, coords
+        As in `plot_coef`.
 
     Returns
     -------
     matplotlib figure
     """
-    coef = coef_to_draw(coef, target)
-    modes = Modes.of(coef.ndim, mode_names, units)
+    whose, coef = target_name(coef, target), coef_array(coef, target)
+    modes = Modes.of(coef.shape, mode_names, units, coords)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 3.0)
     axes = fig.subplots(1, coef.ndim, squeeze=False)[0]
     for mode, ax in enumerate(axes):
@@ -114,9 +137,12 @@ def plot_factors(
             )
         ax.set(xlabel=modes.label(mode))
         ax.xaxis.get_major_locator().set_params(integer=True)
+        modes.tick(ax.xaxis, mode, 5)
         place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3}
         ax.legend(frameon=False, fontsize=9, **place)
     axes[0].set_ylabel("singular vector")
+    if whose:
+        fig.suptitle(whose, fontsize=10)
     return fig
 
 
@@ -140,8 +166,9 @@ def plot_mode_importance(
     *,
     mode_names: Sequence[str] | None = None,
     units: Sequence[str | None] | None = None,
-    target: int | None = None,
+    target: Any = None,
     fig: Any = None,
+    coords: Coords | None = None,
 ) -> Any:
     """Draw the share of ‖coef‖² that each slice of each mode holds.
 
@@ -149,16 +176,15 @@ def plot_mode_importance(
     ----------
     coef : array of shape (p1, …, pM) or fitted model
     mode_names, units : sequences of str, optional
-    target : int, optional
-        The class, for a model with one coefficient for each class.
-    fig : matplotlib figure or subfigure, optional
+    target, fig, coords
+        As in `plot_coef`.
 
     Returns
     -------
     matplotlib figure
     """
-    coef = coef_to_draw(coef, target)
-    modes = Modes.of(coef.ndim, mode_names, units)
+    whose, coef = target_name(coef, target), coef_array(coef, target)
+    modes = Modes.of(coef.shape, mode_names, units, coords)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 2.8)
     axes = fig.subplots(1, coef.ndim, squeeze=False)[0]
     for mode, (ax, share) in enumerate(zip(axes, mode_weights(coef), strict=True)):
@@ -166,5 +192,8 @@ def plot_mode_importance(
         ax.set(xlabel=modes.label(mode))
         ax.set_xlim(-0.6, share.size - 0.4)
         ax.xaxis.get_major_locator().set_params(integer=True)
+        modes.tick(ax.xaxis, mode, 5)
     axes[0].set_ylabel("share of ‖W‖² (%)")
+    if whose:
+        fig.suptitle(whose, fontsize=10)
     return fig

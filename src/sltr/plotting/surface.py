@@ -30,8 +30,9 @@ def plot_cv_surface(
     ----------
     model : fitted model with `cv_results_`, or such results
     x, y : str, optional
-        Names of hyper-parameters. Default: the pair with most candidates about the
-        chosen one; among equals `lambda_sparse` and `lambda_low`, then numbers.
+        Names of hyper-parameters. Default: the pair with most candidates of the same
+        refinement about the chosen one; among equals `lambda_sparse` and
+        `lambda_low`, then numbers.
     fixed : mapping, optional
         Values of other hyper-parameters; the rest are as in the chosen candidate, or
         in the best one with these values.
@@ -83,11 +84,11 @@ def _draw_map(surface: Surface, label: str, ax: Any) -> Any:
         for colour, size in (("black", 15), ("white", 11)):
             ax.plot(column, row, "*", color=colour, markersize=size)
     ax.set(xlabel=surface.x_name, ylabel=surface.y_name)
-    ax.set_title(_fixed_text(surface), fontsize=10)
     clipped = bool(np.nanmin(surface.score) < picture.norm.vmin)
     ax.figure.colorbar(
         picture, ax=ax, label=label, extend="min" if clipped else "neither"
     )
+    ax.set_title(_fixed_text(surface, ax), fontsize=10)
     return ax
 
 
@@ -105,12 +106,24 @@ def _draw_line(surface: Surface, label: str, ax: Any) -> Any:
     if len(places[::step]) > 6:
         ax.tick_params(axis="x", rotation=45)
     ax.set(xlabel=surface.x_name, ylabel=label)
-    ax.set_title(_fixed_text(surface), fontsize=10)
+    ax.set_title(_fixed_text(surface, ax), fontsize=10)
     return ax
 
 
-def _fixed_text(surface: Surface) -> str:
-    return ", ".join(f"{name} = {_short(v)}" for name, v in surface.fixed.items())
+def _fixed_text(surface: Surface, ax: Any) -> str:
+    """Return what is fixed, in lines that are no wider than the axes."""
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    # A letter of the title takes about 0.08 inches.
+    most = max(12.0, inches / 0.08)
+    lines = [""]
+    for name, value in surface.fixed.items():
+        part = f"{name} = {_short(value)}"
+        if lines[-1] and len(f"{lines[-1]}, {part}") > most:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] += f", {part}" if lines[-1] else part
+    return "\n".join(lines)
 
 
 def _short(value: Any) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from sltr._array import to_numpy
 from sltr.models.scoring import metric_name
 from sltr.persistence.files import check_destination, write_atomically
-from sltr.plotting.modes import Modes
+from sltr.plotting.modes import Coords, Modes
 from sltr.reporting.answer import kinds_text
 from sltr.reporting.facts import model_facts, versions
 from sltr.reporting.methods import bibtex, method_name, method_text
@@ -28,8 +28,8 @@ from sltr.reporting.payload import (
     outcome_payload,
     path_payload,
 )
-from sltr.reporting.scores import evaluate
-from sltr.thumbnail import coef_array, coef_thumbnail
+from sltr.reporting.scores import check_lengths, evaluate
+from sltr.thumbnail import coef_array, coef_thumbnail, target_labels
 
 __all__ = ["report"]
 
@@ -51,6 +51,7 @@ def report(
     path_name: str = "lambda_sparse",
     seed: int | None = None,
     n_bootstrap: int = 1000,
+    coords: Coords | None = None,
 ) -> Path:
     """Write one self-contained HTML page about a fitted model.
 
@@ -85,6 +86,9 @@ def report(
         given.
     n_bootstrap : int
         Samples drawn for the scores' uncertainty.
+    coords : arrays, one for each mode, or mapping from mode to array, optional
+        Where the slices of a mode lie, as times or names of channels: shown instead
+        of indices.
 
     Returns
     -------
@@ -107,6 +111,7 @@ def report(
         raise ValueError(msg)
     check_destination(Path(path))
     final = _final(model)
+    check_lengths(X, y)
     held_out = X_test is not None
     outcome = evaluate(
         model,
@@ -116,7 +121,7 @@ def report(
         n_bootstrap=n_bootstrap,
     )
     coefs, targets = _coefficients(final)
-    modes = Modes.of(coefs.ndim - 1, mode_names, units)
+    modes = Modes.of(coefs.shape[1:], mode_names, units, coords)
     searched = model if hasattr(model, "cv_results_") else final
     candidates = candidates_payload(searched, metric_name(searched))
     convergence = convergence_payload(final)
@@ -135,10 +140,11 @@ def report(
         X,
         outcome,
         coefs,
+        targets,
         candidates,
         convergence,
         held_out,
-        by_search=searched is not final,
+        search=searched,
     )
     class_name, answer = type(final).__name__, facts["answer"]
     page = _render(
@@ -179,14 +185,9 @@ def _final(model: Any) -> Any:
 
 def _coefficients(model: Any) -> tuple[np.ndarray, list[str]]:
     """Return coefficients (K, p1, …, pM) and the names of the K targets."""
-    shape = getattr(model, "shape_in_", None)
-    if shape is not None and np.ndim(to_numpy(model.coef_)) == len(shape) + 1:
-        n_targets = model.coef_.shape[0]
-        classes = getattr(model, "classes_", ())
-        named = len(classes) == n_targets
-        names = [str(classes[k]) if named else str(k) for k in range(n_targets)]
-        return np.stack([coef_array(model, k) for k in range(n_targets)]), names
-    return coef_array(model)[None], [""]
+    labels = target_labels(model)
+    coefs = [coef_array(model, label) for label in labels or [None]]
+    return np.stack(coefs), list(map(str, labels)) or [""]
 
 
 def _mean_sample(X: Any, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sltr.models.candidates import own_settings
+from sltr.reporting.settings import folds_text
 
 __all__ = ["Answer", "answer_of", "answer_text", "kinds_text", "refinement_text"]
 
@@ -44,8 +45,9 @@ class Answer:
     Attributes
     ----------
     rule : str
-    n_candidates, n_folds : int
-        Of the cross-validation.
+    n_candidates : int
+    folds : str
+        The cross-validation that compared them.
     kinds : mapping from refinement to int
         How many candidates of each kind have a share.
     best : str or None
@@ -56,7 +58,7 @@ class Answer:
 
     rule: str
     n_candidates: int
-    n_folds: int
+    folds: str
     kinds: Mapping[str | None, int]
     best: str | None
     settings: Mapping[str, Any]
@@ -88,7 +90,7 @@ def answer_of(model: Any) -> Answer | None:
     return Answer(
         rule=model.rule,
         n_candidates=len(rows),
-        n_folds=sum(key.startswith("split") for key in table),
+        folds=folds_text(model.cv, sum(key.startswith("split") for key in table)),
         kinds=Counter(rows[g]["refine"] for g in np.flatnonzero(model.weights_)),
         best=settings.pop("refine"),
         settings=settings,
@@ -101,8 +103,7 @@ def answer_text(answer: Answer, settings: Mapping[str, str]) -> str:
         f"{name} = {value}" for name, value in settings.items()
     )
     compared = (
-        f"{answer.n_folds}-fold cross-validation compared {answer.n_candidates} "
-        "candidates. The coefficient is "
+        f"{answer.folds} compared {answer.n_candidates} candidates. The coefficient is "
     )
     if answer.n_used == 1:
         single = _SINGLE.get(answer.rule, "that of the best candidate")
@@ -116,7 +117,7 @@ def kinds_text(answer: Answer) -> str:
 
     Examples
     --------
-    >>> kinds_text(Answer("average", 9, 5, {"cp": 1, "tucker": 2}, "cp", {}))
+    >>> kinds_text(Answer("average", 9, "", {"cp": 1, "tucker": 2}, "cp", {}))
     '1 CP refit, 2 Tucker refits'
     """
     return ", ".join(

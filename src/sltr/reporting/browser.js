@@ -1,7 +1,7 @@
 "use strict";
 // The slice browser: any two modes as an image, a slider for each of the others.
 (() => {
-  const { data: { coef }, bytes, css, number, diverging, rgb, onPaint } = page;
+  const { data: { coef }, bytes, css, number, short, ticks, diverging, rgb, onPaint } = page;
   const at = (id) => document.getElementById(id);
   const order = coef.shape.length;
   const size = coef.shape.reduce((a, b) => a * b, 1);
@@ -13,7 +13,10 @@
   const label = (m) => coef.names[m] + (coef.units[m] ? ` (${coef.units[m]})` : "");
   const free = () => coef.shape.map((_, m) => m).filter((m) => order > 1 ? !state.show.includes(m) : false);
   const full = (m, index) => index * coef.steps[m];
-  const place = (m, index) => `${coef.names[m]}${/\d$/.test(coef.names[m]) ? ":" : ""} ${full(m, index)}`;
+  // Where a slice lies: its coordinate, or its index if the mode has none.
+  const where = (m, index) => coef.coords[m] ? number(coef.coords[m].values[full(m, index)]) : String(full(m, index));
+  const unit = (m) => coef.coords[m] && coef.units[m] ? ` ${coef.units[m]}` : "";
+  const place = (m, index) => `${coef.names[m]}${/\d$/.test(coef.names[m]) ? ":" : ""} ${where(m, index)}${unit(m)}`;
 
   const offset = () => free().reduce((sum, m) => sum + state.at[m] * strides[m], 0);
   const entry = (row, column) => order === 1
@@ -44,7 +47,9 @@
   let plot = null;
   const layout = () => {
     const ratio = window.devicePixelRatio || 1, width = canvas.parentElement.clientWidth;
-    const left = 46, bottom = 40, top = 4, right = 4, rows = rowCount(), columns = columnCount();
+    const bottom = 40, top = 4, right = 4, rows = rowCount(), columns = columnCount();
+    const words = order > 1 && coef.coords[state.show[0]] ? placeTicks(state.show[0], rows, 260, false).map(([, text]) => text.length) : [];
+    const left = Math.max(46, 26 + 7 * Math.max(0, ...words));
     let w = width - left - right, h = order === 1 ? 240 : w * rows / columns;
     const equal = order > 1 && Math.max(rows, columns) <= 6 * Math.min(rows, columns);
     const tallest = Math.min(520, Math.max(260, window.innerHeight * 0.7));
@@ -56,7 +61,7 @@
     canvas.height = Math.round((h + top + bottom) * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const x = left + (width - left - right - w) / 2;
-    plot = { x, y: top, w, h, rows, columns, width };
+    plot = { x, y: top, w, h, rows, columns, width, left };
   };
 
   const paintImage = (limit) => {
@@ -99,9 +104,25 @@
     context.fillText(number(-limit), plot.x - 6, plot.y + 0.98 * plot.h - 6);
   };
 
-  const indexTicks = (n, pixels) => {
-    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000].find((s) => pixels * s / n >= 42) || n;
-    return Array.from({ length: Math.ceil(n / step) }, (_, k) => k * step);
+  const indexTicks = (m, n, pixels, room) => {
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000].find((s) => pixels * s / n >= room) || n;
+    return Array.from({ length: Math.ceil(n / step) }, (_, k) => [k * step, where(m, k * step)]);
+  };
+
+  // Round numbers among many coordinates in even steps; else those of slices.
+  const placeTicks = (m, n, pixels, across) => {
+    const known = coef.coords[m];
+    if (!known) return indexTicks(m, n, pixels, 42);
+    const shown = Array.from({ length: n }, (_, k) => known.values[full(m, k)]);
+    const longest = Math.max(...shown.map((v) => number(v).length));
+    const room = across ? Math.max(42, 8 * longest + 10) : 24;
+    if (!known.even || n <= 8) return indexTicks(m, n, pixels, room);
+    const up = shown[n - 1] > shown[0], low = up ? shown[0] : shown[n - 1], high = up ? shown[n - 1] : shown[0];
+    return ticks(low, high, Math.max(2, Math.min(7, Math.floor(pixels / room)))).map((v) => {
+      const after = shown.findIndex((s) => up ? s >= v : s <= v), before = Math.max(0, after - 1);
+      const part = after === before ? 0 : (v - shown[before]) / (shown[after] - shown[before]);
+      return [before + part * (after - before), short(v)];
+    });
   };
 
   const paintAxes = () => {
@@ -111,16 +132,19 @@
     context.fillStyle = css("--muted");
     context.textBaseline = "middle";
     context.textAlign = "center";
-    for (const c of indexTicks(columns, w)) context.fillText(full(modes[1], c), x + (c + 0.5) * w / columns, y + h + 12);
+    for (const [c, text] of placeTicks(modes[1], columns, w, true)) {
+      const most = plot.width - context.measureText(text).width / 2;
+      context.fillText(text, Math.min(most, x + (c + 0.5) * w / columns), y + h + 12);
+    }
     context.fillStyle = css("--fg");
     context.fillText(label(modes[1]), x + w / 2, y + h + 30);
     if (order === 1) return;
     context.fillStyle = css("--muted");
     context.textAlign = "right";
-    for (const r of indexTicks(rows, h)) context.fillText(full(modes[0], r), x - 6, y + (r + 0.5) * h / rows);
+    for (const [r, text] of placeTicks(modes[0], rows, h, false)) context.fillText(text, x - 6, y + (r + 0.5) * h / rows);
     context.fillStyle = css("--fg");
     context.save();
-    context.translate(Math.max(8, x - 38), y + h / 2);
+    context.translate(Math.max(8, x - plot.left + 8), y + h / 2);
     context.rotate(-Math.PI / 2);
     context.textAlign = "center";
     context.fillText(label(modes[0]), 0, 0);
@@ -170,9 +194,9 @@
 
   const describe = () => {
     const places = free().map((m) => place(m, state.at[m]));
-    const where = places.length ? places.join(", ") : "the whole coefficient";
-    canvas.setAttribute("aria-label", `Coefficient, ${where}`);
-    if (!state.pointer) { at("readout").textContent = where[0].toUpperCase() + where.slice(1); return; }
+    const cut = places.length ? places.join(", ") : "the whole coefficient";
+    canvas.setAttribute("aria-label", `Coefficient, ${cut}`);
+    if (!state.pointer) { at("readout").textContent = cut[0].toUpperCase() + cut.slice(1); return; }
     const [r, c] = state.pointer, modes = order === 1 ? [0, 0] : state.show;
     const spots = order === 1 ? [place(0, c)] : [...places, place(modes[0], r), place(modes[1], c)];
     at("readout").textContent = `${spots.join(", ")} → ${number(Number(value(entry(r, c)).toPrecision(3)))}`;
@@ -200,11 +224,12 @@
     strip.setAttribute("aria-hidden", "true");
     strip.title = "The share of the squared coefficient in every slice";
     title.htmlFor = input.id;
-    title.append(`${label(mode)}${/\d$/.test(label(mode)) ? ":" : ""} `, out, ` of 0–${coef.fullShape[mode] - 1}`);
-    out.value = full(mode, state.at[mode]);
+    const last = coef.shape[mode] - 1, range = coef.coords[mode] ? `${where(mode, 0)} to ${where(mode, last)}` : `0–${coef.fullShape[mode] - 1}`;
+    title.append(`${label(mode)}${/\d$/.test(label(mode)) ? ":" : ""} `, out, ` of ${range}`);
+    out.value = where(mode, state.at[mode]);
     input.addEventListener("input", () => {
       state.at[mode] = Number(input.value);
-      out.value = full(mode, state.at[mode]);
+      out.value = where(mode, state.at[mode]);
       draw();
     });
     box.append(title, strip, input);

@@ -92,12 +92,11 @@ const page = (() => {
     root.append(element("text", { x: (left + w - right) / 2, y: h - 6, "text-anchor": "middle", class: "strong" }, xLabel),
       element("text", { transform: `translate(13 ${(top + h - bottom) / 2}) rotate(-90)`, "text-anchor": "middle", class: "strong" }, yLabel));
     box.replaceChildren(root);
+    // Places without a value are passed over.
     const line = (xs, ys, attributes) => {
-      let d = "", pen = "M";
+      let d = "";
       xs.forEach((v, i) => {
-        if (ys[i] === null) { pen = "M"; return; }
-        d += `${pen}${px(v).toFixed(1)} ${py(ys[i]).toFixed(1)}`;
-        pen = "L";
+        if (ys[i] !== null) d += `${d ? "L" : "M"}${px(v).toFixed(1)} ${py(ys[i]).toFixed(1)}`;
       });
       const node = element("path", { d, fill: "none", "stroke-width": 1.8, "stroke-linejoin": "round", ...attributes });
       root.append(node);
@@ -128,7 +127,7 @@ const page = (() => {
   });
   copyButtons();
 
-  return { data, onPaint, bytes, css, number, short, power, diverging, sequential, rgb, element, frame, widthOf, linear };
+  return { data, onPaint, bytes, css, number, short, power, diverging, sequential, rgb, element, frame, ticks, widthOf, linear };
 })();
 
 // Predictions against the truth, or the ROC and the confusion matrix.

@@ -4,13 +4,13 @@
   const { data: { candidates: table }, element, number, short, sequential, rgb, css, frame, widthOf, linear, onPaint } = page;
   if (!table) return;
   const box = document.getElementById("surface"), controls = document.getElementById("surface-controls");
-  const column = (name) => table.rows.map((row) => row[table.names.indexOf(name)]);
   const distinct = (values) => {
     const found = [...new Set(values)];
     const numbers = found.filter((v) => typeof v === "number").sort((a, b) => a - b);
     return [...numbers, ...found.filter((v) => typeof v !== "number")];
   };
-  const levels = Object.fromEntries(table.names.map((name) => [name, distinct(column(name))]));
+  const levelsOf = (name, rows) => distinct(rows.map((row) => row[table.names.indexOf(name)]));
+  const levels = Object.fromEntries(table.names.map((name) => [name, levelsOf(name, table.rows)]));
   const varying = table.names.filter((name) => levels[name].length > 1);
   const numeric = varying.filter((name) => levels[name].every((v) => typeof v === "number"));
   const first = [...new Set([...["lambda_sparse", "lambda_low"].filter((n) => varying.includes(n)), ...numeric, ...varying, ...table.names])];
@@ -20,7 +20,10 @@
   const around = (pair) => table.rows.filter((row) => table.names.every(
     (name, k) => pair.includes(name) || row[k] === chosen[name])).length;
   const pairs = varying.length > 1 ? first.flatMap((a, i) => first.slice(i + 1).map((b) => [a, b])) : [];
-  const start = pairs.reduce((best, pair) => (around(pair) > around(best) ? pair : best), pairs[0] ?? [first[0], null]);
+  const fullest = (some) => some.reduce((best, pair) => (around(pair) > around(best) ? pair : best), some[0] ?? [first[0], null]);
+  // Refinements use a name for things of their own, as the Lasso its threshold.
+  const ofOneKind = fullest(pairs.filter((pair) => !pair.includes("refine")));
+  const start = ofOneKind[1] && around(ofOneKind) > 1 ? ofOneKind : fullest(pairs);
   const state = { x: start[0], y: start[1], at: { ...chosen } };
 
   const matches = (row, fixed) => table.names.every((name, i) => !(name in fixed) || row[i] === fixed[name]);
@@ -30,6 +33,16 @@
       if (table.mean[g] !== null && matches(row, fixed) && (best < 0 || table.mean[g] > table.mean[best])) best = g;
     });
     return best;
+  };
+
+  // Candidates in which all but some hyper-parameters have given values.
+  const among = (at, ...free) => table.rows.filter((row) => table.names.every((name, i) => free.includes(name) || row[i] === at[name]));
+  // A value that no candidate has beside the others takes them along.
+  const set = (name, value) => {
+    state.at[name] = value;
+    if (among(state.at, state.x, state.y).length) return;
+    const row = table.rows[find({ [name]: value })];
+    if (row) state.at = Object.fromEntries(table.names.map((other, i) => [other, row[i]]));
   };
 
   const select = (text, values, value, change) => {
@@ -48,13 +61,13 @@
         select("up", varying, state.y, (v) => { if (v === state.x) state.x = state.y; state.y = v; build(); draw(); }));
     }
     for (const name of varying.filter((n) => n !== state.x && n !== state.y)) {
-      parts.push(select(name, levels[name], state.at[name], (v) => { state.at[name] = v; draw(); }));
+      parts.push(select(name, levels[name], state.at[name], (v) => { set(name, v); build(); draw(); }));
     }
     controls.replaceChildren(...parts);
   };
 
   const heat = () => {
-    const xs = levels[state.x], ys = levels[state.y];
+    const rows = among(state.at, state.x, state.y), xs = levelsOf(state.x, rows), ys = levelsOf(state.y, rows);
     const fixed = { ...state.at };
     const cells = ys.flatMap((yv, r) => xs.map((xv, c) => ({ r, c, g: find({ ...fixed, [state.x]: xv, [state.y]: yv }) }))).filter((cell) => cell.g >= 0);
     const scores = cells.map((cell) => table.mean[cell.g]).sort((a, b) => a - b);
@@ -81,13 +94,13 @@
     const wide = Math.min(240, w - 92);
     for (let i = 0; i < wide; i += 2) f.root.append(element("rect", { x: f.left + i, y: h + 6, width: 2.5, height: 8, fill: rgb(sequential(i / wide)) }));
     f.root.append(element("text", { x: f.left, y: h + 28 }, `≤ ${short(low)}`),
-      element("text", { x: f.left + wide / 2, y: h + 28, "text-anchor": "middle" }, table.scoring),
-      element("text", { x: f.left + wide, y: h + 28, "text-anchor": "end" }, short(high)));
-    f.root.setAttribute("viewBox", `0 0 ${w} ${h + 34}`);
+      element("text", { x: f.left + wide, y: h + 28, "text-anchor": "end" }, short(high)),
+      element("text", { x: f.left + wide / 2, y: h + 46, "text-anchor": "middle", class: "score-name" }, table.scoring));
+    f.root.setAttribute("viewBox", `0 0 ${w} ${h + 52}`);
   };
 
   const line = () => {
-    const xs = levels[state.x], found = xs.map((v) => find({ ...state.at, [state.x]: v }));
+    const xs = levelsOf(state.x, among(state.at, state.x)), found = xs.map((v) => find({ ...state.at, [state.x]: v }));
     const mean = found.map((g) => g < 0 ? null : table.mean[g]), error = found.map((g) => g < 0 ? 0 : table.error[g] || 0);
     const all = mean.flatMap((m, i) => m === null ? [] : [m - error[i], m + error[i]]);
     const y = [Math.min(...all), Math.max(...all)], w = widthOf(box, 740), step = Math.ceil(xs.length * 58 / (w - 72));
@@ -104,14 +117,14 @@
     });
   };
   const draw = () => (state.y ? heat() : line());
-  page.tuning = { levels, varying, find, chosen, select, first };
+  page.tuning = { levelsOf, varying, among, find, chosen, select, first };
   build();
   onPaint(draw);
 })();
 
 // The path: entries along a hyper-parameter, or the score where no path was given.
 (() => {
-  const { data, bytes, number, short, diverging, css, frame, widthOf, linear, onPaint, tuning } = page;
+  const { data, bytes, number, short, diverging, css, element, frame, widthOf, linear, onPaint, tuning } = page;
   const box = document.getElementById("path-chart");
   if (!box) return;
   const controls = document.getElementById("path-controls"), readout = document.getElementById("path-readout");
@@ -158,27 +171,38 @@
   };
 
   const scorePath = () => {
-    const table = data.candidates, { levels, varying, find, chosen, select, first } = tuning;
-    state.name = first[0];
+    const table = data.candidates, { levelsOf, varying, among, find, chosen, select, first } = tuning;
+    // Candidates of the chosen refinement alone share an axis.
+    const kind = "refine" in chosen ? { refine: chosen.refine } : {};
+    const levels = Object.fromEntries(table.names.map((name) => {
+      const { [name]: _, ...rest } = kind;
+      const rows = table.rows.filter((row) => Object.keys(rest).every((key) => row[table.names.indexOf(key)] === rest[key]));
+      return [name, levelsOf(name, rows)];
+    }));
+    const names = varying.filter((name) => levels[name].length > 1);
+    const around = (name) => levelsOf(name, among(chosen, name)).length;
+    state.name = first.reduce((best, name) => (around(name) > around(best) ? name : best));
     const draw = () => {
       const xs = levels[state.name], places = xs.map((_, i) => i);
-      const same = xs.map((v) => find({ ...chosen, [state.name]: v })), best = xs.map((v) => find({ [state.name]: v }));
+      const same = xs.map((v) => find({ ...chosen, [state.name]: v })), best = xs.map((v) => find({ ...kind, [state.name]: v }));
       const mean = (g) => g < 0 ? null : table.mean[g], error = (g) => g < 0 ? 0 : table.error[g] || 0;
       const all = [...same.flatMap((g) => g < 0 ? [] : [mean(g) - error(g), mean(g) + error(g)]), ...best.map(mean).filter((v) => v !== null)];
       const y = [Math.min(...all), Math.max(...all)], w = widthOf(box, 600), step = Math.ceil(xs.length * 58 / (w - 72));
       const f = frame(box, { w, h: 320, x: [0, Math.max(xs.length - 1, 1)], y, xTicks: places.filter((i) => i % step === 0).map((i) => [i, short(xs[i])]), yTicks: linear(...y, 5), xLabel: state.name, yLabel: table.scoring });
       const up = places.filter((i) => same[i] >= 0);
       f.line([...up, ...[...up].reverse()], [...up.map((i) => mean(same[i]) + error(same[i])), ...[...up].reverse().map((i) => mean(same[i]) - error(same[i]))], { stroke: "none", fill: css("--accent"), "fill-opacity": 0.16 });
-      f.line(places, best.map(mean), { stroke: css("--accent-2"), "stroke-dasharray": "6 4" });
-      f.line(places, same.map(mean), { stroke: css("--accent"), "stroke-width": 2.2 });
+      f.line(places, best.map(mean), { stroke: css("--accent-2"), "stroke-dasharray": "6 4", class: "at-best" });
+      f.line(places, same.map(mean), { stroke: css("--accent"), "stroke-width": 2.2, class: "as-chosen" });
+      // A single value makes no line.
+      for (const i of up) f.root.append(element("circle", { cx: f.px(i), cy: f.py(mean(same[i])), r: 4, fill: css("--accent"), class: "as-chosen" }));
       cursor(f, state.at, y);
       const g = same[state.at], b = best[state.at];
-      readout.textContent = `${state.name} = ${number(xs[state.at])}: ${number(mean(g))} ± ${number(g < 0 ? null : table.error[g])} with the others as chosen; `
-        + `at best ${number(mean(b))}${b < 0 ? "" : ` (${table.names.filter((n) => n !== state.name && varying.includes(n)).map((n) => `${n} = ${number(table.rows[b][table.names.indexOf(n)])}`).join(", ") || "nothing else varies"})`}`;
+      readout.textContent = `${state.name} = ${number(xs[state.at])}: ${g < 0 ? "no candidate" : `${number(mean(g))} ± ${number(table.error[g])}`} with the others as chosen; `
+        + `at best ${number(mean(b))}${b < 0 ? "" : ` (${table.names.map((n, i) => [n, table.rows[b][i]]).filter(([n, v]) => n !== state.name && varying.includes(n) && v !== "–").map(([n, v]) => `${n} = ${number(v)}`).join(", ") || "nothing else varies"})`}`;
     };
     const build = () => {
       state.at = levels[state.name].indexOf(chosen[state.name]);
-      const parts = varying.length > 1 ? [select("along", varying, state.name, (v) => { state.name = v; build(); draw(); })] : [];
+      const parts = names.length > 1 ? [select("along", names, state.name, (v) => { state.name = v; build(); draw(); })] : [];
       controls.replaceChildren(...parts, slider(levels[state.name].length, draw));
     };
     build();

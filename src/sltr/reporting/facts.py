@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from sltr.persistence import package_version
-from sltr.reporting.answer import Answer, answer_of
+from sltr.reporting.answer import answer_of
 from sltr.reporting.scores import Outcome
+from sltr.reporting.settings import (
+    chosen_by_folds,
+    chosen_by_loo,
+    folds_text,
+    given_settings,
+    refinement,
+    short,
+)
 from sltr.tensor import numerical_ranks
 
 __all__ = ["model_facts", "versions"]
@@ -22,39 +30,47 @@ def model_facts(
     X: Any,
     outcome: Outcome,
     coefs: np.ndarray,
+    targets: Sequence[str],
     candidates: Mapping[str, Any] | None,
     convergence: Mapping[str, Any] | None,
     held_out: bool,
     *,
-    by_search: bool = False,
+    search: Any,
 ) -> dict[str, Any]:
     """Return what the page and the methods paragraph state about a fitted model.
 
-    `by_search`: the candidates are those of a search around the model.
+    `search` is what the candidates are those of: the model, or a search around it.
     """
     answer, chosen = answer_of(model), {}
-    if candidates and (by_search or answer is None):
+    if candidates and (search is not model or answer is None):
         row = candidates["rows"][candidates["chosen"]]
-        chosen = dict(zip(candidates["names"], map(_short, row), strict=True))
-    kinds = _refinements(model, answer)
+        chosen = dict(zip(candidates["names"], map(short, row), strict=True))
+    tuned = {name.rpartition("__")[2] for name in chosen}
+    kinds = [refinement(model)] if answer is None else list(answer.kinds)
+    ranks = [numerical_ranks(coef) for coef in coefs]
     return {
         "class_name": type(model).__name__,
         "n_samples": X.shape[0] if hasattr(X, "shape") else len(X),
         "shape": coefs.shape[1:],
-        "n_targets": len(coefs),
+        "targets": targets,
         "chosen": chosen,
         "answer": answer,
-        "best": {k: _short(v) for k, v in answer.settings.items()} if answer else {},
+        "best": {k: short(v) for k, v in answer.settings.items()} if answer else {},
         "refinements": kinds,
-        "settings": _settings(model),
+        "settings": {} if answer else given_settings(model, tuned),
+        "by_loo": {} if answer else chosen_by_loo(model),
+        "by_folds": {} if answer else chosen_by_folds(model),
         "n_folds": candidates and candidates["nFolds"],
+        "folds": candidates
+        and folds_text(getattr(search, "cv", None), candidates["nFolds"]),
         "n_candidates": candidates and len(candidates["rows"]),
         "cv_score": candidates and candidates["mean"][candidates["chosen"]],
         "cv_error": candidates and candidates["error"][candidates["chosen"]],
         "scoring": candidates and candidates["scoring"],
         "n_nonzero": int(np.count_nonzero(coefs)),
         "n_entries": int(coefs.size),
-        "ranks": numerical_ranks(coefs[0]),
+        "ranks": ranks,
+        "rank_ranges": [_range(mode) for mode in zip(*ranks, strict=True)],
         "certificate": _certificate(convergence, kinds),
         "n_test": len(outcome.y) if held_out else 0,
         "score": outcome.scores[0],
@@ -62,25 +78,9 @@ def model_facts(
     }
 
 
-def _settings(model: Any) -> dict[str, str]:
-    """Return the numbers among a model's parameters that shape its answer."""
-    about_computing = {"tol", "max_iter", "n_jobs", "random_state", "cv"}
-    params = model.get_params(deep=False)
-    found = {"epsilon": model.epsilon_} if hasattr(model, "epsilon_") else {}
-    found |= {k: v for k, v in params.items() if k not in {*found, *about_computing}}
-    return {
-        name: _short(value)
-        for name, value in found.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-
-
-def _refinements(model: Any, answer: Answer | None) -> list[str | None]:
-    """Return the kinds of refinement that have a share in the coefficient."""
-    if answer is not None:
-        return list(answer.kinds)
-    given = getattr(model, "refine", None)
-    return [given[0] if isinstance(given, tuple | list) else given]
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low}–{high}"
 
 
 def _certificate(convergence: Mapping[str, Any] | None, kinds: list[str | None]) -> str:
@@ -97,10 +97,6 @@ def _certificate(convergence: Mapping[str, Any] | None, kinds: list[str | None])
     if kinds == ["sparse"]:
         before = ", of an SLTR estimate that has no share in the coefficient"
     return f"{text} at a {value}{before}."
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def versions() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sltr.reporting.answer import answer_text, refinement_text
@@ -193,52 +193,82 @@ def method_text(facts: dict[str, Any]) -> str:
     Parameters
     ----------
     facts : dict
-        `class_name`, `n_samples`, `shape`, `chosen` (names and texts), `answer` and
-        `best`, or `settings`; `refinements`, `n_folds`, `n_candidates`, `n_nonzero`,
-        `n_entries`, `ranks`, `certificate`, `n_test`, `score`, `version`. What is
-        None or empty is left out.
+        What `model_facts` returns. What is None or empty is left out.
     """
     name, keys = _method(facts["class_name"])
     cite = f" \\cite{{{','.join(keys)}}}" if keys else ""
     shape = " × ".join(map(str, facts["shape"]))
     parts = [
-        f"We fitted {name}{cite} to {facts['n_samples']} samples of shape {shape}."
+        f"We fitted {name}{cite} to {facts['n_samples']} samples of shape {shape}.",
+        *_settings_texts(facts),
+        refinement_text(facts["refinements"]),
+        _structure_text(facts),
+        facts["certificate"],
+        _score_text(facts),
+        f"Computations used sltr {facts['version']} and scikit-learn "
+        "\\cite{pedregosa2011scikit}.",
     ]
+    return " ".join(filter(None, parts))
+
+
+def _settings_texts(facts: dict[str, Any]) -> list[str]:
+    """Return how the hyper-parameters came about, in sentences."""
+    found = []
     if facts["chosen"]:
-        values = _listed([f"{k} = {v}" for k, v in facts["chosen"].items()])
-        parts.append(
-            f"Hyper-parameters ({values}) were chosen by {facts['n_folds']}-fold "
-            f"cross-validation over {facts['n_candidates']} candidates."
+        found.append(
+            f"Hyper-parameters ({_equations(facts['chosen'])}) were chosen by "
+            f"{facts['folds']} over {facts['n_candidates']} candidates."
         )
     if facts["answer"]:
-        parts.append(answer_text(facts["answer"], facts["best"]))
-    elif facts["settings"] and not facts["chosen"]:
-        values = _listed([f"{k} = {v}" for k, v in facts["settings"].items()])
-        parts.append(f"Hyper-parameters were set to {values}.")
-    parts.append(refinement_text(facts["refinements"]))
+        return [*found, answer_text(facts["answer"], facts["best"])]
+    if facts["settings"]:
+        others = "Other hyper-parameters" if facts["chosen"] else "Hyper-parameters"
+        found.append(f"{others} were set to {_equations(facts['settings'])}.")
+    if facts["by_loo"]:
+        found.append(
+            f"The least leave-one-out error chose {_equations(facts['by_loo'])}."
+        )
+    if facts["by_folds"]:
+        found.append(
+            f"Cross-validation within these samples chose "
+            f"{_equations(facts['by_folds'])} for the refit."
+        )
+    return found
+
+
+def _structure_text(facts: dict[str, Any]) -> str:
+    """Return how sparse the coefficients are and which ranks they have."""
     share = 100 * facts["n_nonzero"] / facts["n_entries"]
-    many = len(facts["shape"]) > 1
-    ranks = f" and multilinear rank ({_listed(facts['ranks'])})" if many else ""
-    parts.append(
-        f"The coefficient has {facts['n_nonzero']} of {facts['n_entries']} entries "
-        f"different from zero ({share:.1f} %){ranks}."
+    sparse = (
+        f"{facts['n_nonzero']} of {facts['n_entries']} entries different from zero "
+        f"({share:.1f} %)"
     )
-    parts.append(facts["certificate"])
+    ranks = [f"({_listed(ranks)})" for ranks in facts["ranks"]]
+    many = len(facts["shape"]) > 1
+    if len(ranks) == 1:
+        rank = f" and multilinear rank {ranks[0]}" if many else ""
+        return f"The coefficient has {sparse}{rank}."
+    named = zip(ranks, facts["targets"], strict=True)
+    of_each = _listed([f"{rank} for class {target}" for rank, target in named])
+    rank = f", and multilinear ranks {of_each}" if many else ""
+    return f"Each of {len(ranks)} classes has a coefficient; they have {sparse}{rank}."
+
+
+def _score_text(facts: dict[str, Any]) -> str:
     score = facts["score"]
     where = (
         f"On {facts['n_test']} held-out samples"
         if facts["n_test"]
         else "On the training samples (not an estimate of the error on new ones)"
     )
-    parts.append(
+    return (
         f"{where} the model reached {score.name} = {score.value:.3g} (95 % bootstrap "
         f"interval {score.low:.3g} to {score.high:.3g}; null model {score.null:.3g})."
     )
-    parts.append(
-        f"Computations used sltr {facts['version']} and scikit-learn "
-        "\\cite{pedregosa2011scikit}."
-    )
-    return " ".join(filter(None, parts))
+
+
+def _equations(settings: Mapping[str, str]) -> str:
+    return _listed([f"{name} = {value}" for name, value in settings.items()])
 
 
 def _listed(items: Sequence[Any]) -> str:

@@ -12,7 +12,7 @@ from sltr._array import to_numpy
 from sltr.models.candidates import own_settings
 from sltr.plotting.candidates import chosen_candidate, cv_candidates, standard_errors
 from sltr.plotting.convergence import certified_value, convergence_history
-from sltr.plotting.modes import Modes, strongest_slice
+from sltr.plotting.modes import Modes, is_even, strongest_slice
 from sltr.plotting.path import check_path, strongest_entries
 from sltr.reporting.scores import Outcome
 from sltr.tensor import numerical_ranks
@@ -57,6 +57,7 @@ def coefficient_payload(
         "steps": steps,
         "names": list(modes.names),
         "units": list(modes.units),
+        "coords": [None if c is None else _coordinates(c) for c in modes.coords],
         "targets": targets,
         "limit": limit,
         "data": _pack(np.round(coefs * (32767 / limit)).astype("<i2")),
@@ -197,6 +198,15 @@ def _numbers(values: Any) -> list[float | None]:
     """Return numbers of seven digits; what JSON cannot hold becomes null."""
     array = np.ravel(np.asarray(to_numpy(np.asarray(values)), float))
     return [float(f"{v:.7g}") if np.isfinite(v) else None for v in array]
+
+
+def _coordinates(values: np.ndarray) -> dict[str, Any]:
+    """Return coordinates as JSON, and whether round numbers may lie between them."""
+    even = is_even(values)
+    return {
+        "even": even,
+        "values": _numbers(values) if even else [_plain(value) for value in values],
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from sltr._array import to_numpy
 from sltr.models.scoring import fold_scores
 
-__all__ = ["Outcome", "Score", "evaluate"]
+__all__ = ["Outcome", "Score", "check_lengths", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,14 @@ def evaluate(
     >>> [score.name for score in outcome.scores], round(outcome.scores[0].value, 6)
     (['R²', 'RMSE', 'MAE'], 1.0)
     """
+    check_lengths(X, y)
     y, y_train = _labels(y), _labels(y_train)
     predicted = _labels(model.predict(X))
     if is_classifier(model):
-        classes, counts = np.unique(y_train, return_counts=True)
+        classes = _labels(getattr(model, "classes_", np.unique(y_train)))
+        for labels in (y, y_train):
+            _check_known(labels, classes)
+        counts = [np.count_nonzero(y_train == label) for label in classes]
         null, decision = classes[np.argmax(counts)], _decision(model, X)
         right = np.column_stack([predicted == y, null == y]).astype(float)
         columns = [("accuracy", "accuracy", True, np.ones(len(y)), right)]
@@ -90,8 +94,9 @@ def evaluate(
             pair = np.column_stack([decision, np.zeros(len(y))])
             columns.insert(0, ("ROC AUC", "roc_auc", True, truth, pair))
     else:
-        classes, decision, null = None, None, float(np.mean(y_train.astype(float)))
-        y, predicted = y.astype(float), predicted.astype(float)
+        y, y_train = _numbers(y), _numbers(y_train)
+        classes, decision, null = None, None, float(np.mean(y_train))
+        predicted = predicted.astype(float)
         pair = np.column_stack([predicted, np.full(len(y), null)])
         columns = [
             ("R²", "r2", True, y, pair),
@@ -132,6 +137,37 @@ def _score(
         higher_is_better=higher,
         beats_null=float(np.mean(np.heaviside(np.diff(-again, axis=1), 0.0))),
     )
+
+
+def check_lengths(X: Any, y: Any) -> None:
+    """Refuse samples and responses of different number, and none at all."""
+    n_samples = X.shape[0] if hasattr(X, "shape") else len(X)
+    n_responses = len(_labels(y))
+    if n_samples != n_responses or not n_samples:
+        msg = (
+            f"{n_samples} samples and {n_responses} responses were given; expected the "
+            "same number, at least one."
+        )
+        raise ValueError(msg)
+
+
+def _check_known(y: np.ndarray, classes: np.ndarray) -> None:
+    strange = sorted(set(y.tolist()) - set(classes.tolist()), key=repr)
+    if strange:
+        msg = (
+            f"Labels {', '.join(map(repr, strange[:5]))} were given; expected those "
+            f"the model knows, {', '.join(map(repr, classes.tolist()[:5]))}. Write "
+            "them as in fit, and leave out samples of other classes."
+        )
+        raise ValueError(msg)
+
+
+def _numbers(y: np.ndarray) -> np.ndarray:
+    try:
+        return y.astype(float)
+    except ValueError:
+        msg = f"Responses as {y[0]!r} were given; expected numbers, as in fit."
+        raise ValueError(msg) from None
 
 
 def _labels(y: Any) -> np.ndarray:
