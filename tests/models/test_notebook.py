@@ -46,5 +46,6 @@ def test_every_sltr_estimator_shows_its_coefficient(cls):
 def test_several_classes_show_the_first_coefficient():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4, 3))
-    model = SLTRClassifier().fit(X, np.arange(60) % 3)
+    model = SLTRClassifier().fit(X, np.array(["a<b", "c", "d"])[np.arange(60) % 3])
     assert coef_thumbnail(model.coef_[0]) in diagram_with_coef(model)
+    assert "coef_ of class a&lt;b, 4 × 3" in diagram_with_coef(model)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from sklearn.utils import estimator_html_repr
 
-from sltr.thumbnail import coef_array, coef_thumbnail
+from sltr.thumbnail import coef_array, coef_thumbnail, target_name
 
 __all__ = ["diagram_with_coef"]
 
@@ -26,7 +27,8 @@ def diagram_with_coef(model: Any) -> str:
     if not hasattr(model, "coef_"):
         return diagram
     shape = " × ".join(map(str, coef_array(model).shape))
-    note = f"coef_, {shape}: blue below zero, red above, the strongest entry in depth"
+    name = " of ".join(filter(None, ["coef_", escape(target_name(model))]))
+    note = f"{name}, {shape}: blue below zero, red above, the strongest entry in depth"
     return (
         f'{diagram}<figure style="margin:.5em 0"><img src="{coef_thumbnail(model)}" '
         f'alt="{note}" style="image-rendering:pixelated;border:1px solid #999">'
