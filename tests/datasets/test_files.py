@@ -78,6 +78,29 @@ def test_zarr_group_and_array(tmp_path):
         load_zarr(tmp_path / "g.zarr", target="z")
 
 
+def test_zarr_group_with_a_single_number(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
+    group["X"], group["y"] = X, Y
+    group.create_array("noise", shape=(), dtype="f8")[...] = 0.5
+    assert load_zarr(tmp_path / "g.zarr").noise == 0.5
+
+
+def test_folders_that_are_no_zarr_and_damaged_ones_are_named(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    (tmp_path / "empty.zarr").mkdir()
+    (tmp_path / "foreign.zarr").mkdir()
+    (tmp_path / "foreign.zarr" / "zarr.json").write_text("[]")
+    group = zarr.open_group(str(tmp_path / "hurt.zarr"), mode="w")
+    group["X"], group["y"] = X, Y
+    for chunk in (tmp_path / "hurt.zarr" / "X" / "c").rglob("*"):
+        if chunk.is_file():
+            chunk.write_bytes(b"no chunk")
+    for name in ("empty.zarr", "foreign.zarr", "hurt.zarr"):
+        with pytest.raises(ValueError, match=f"{name} cannot be read"):
+            load_data(tmp_path / name)
+
+
 def test_nifti_with_a_table_of_responses(tmp_path, table):
     nibabel = pytest.importorskip("nibabel")
     series = np.moveaxis(X[:, None], 0, 3).astype(np.float32)
@@ -99,6 +122,36 @@ def test_table_gives_responses_and_covariates(table):
     alone = load_csv(table, target=None, covariates=[])
     assert alone.y is None
     assert alone.covariates.shape == (4, 0)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1_1", "11"],
+        ["9007199254740993", "9007199254740992"],
+        ["-9007199254740993", "1"],
+        ["9" * 400, "1"],
+    ],
+)
+def test_identifiers_that_floats_would_merge_stay_text(tmp_path, cells):
+    (tmp_path / "t.csv").write_text("\n".join(["id", *cells]) + "\n")
+    assert load_csv(tmp_path / "t.csv", target="id").y.tolist() == cells
+
+
+def test_numbers_that_floats_keep_are_numbers(tmp_path):
+    cells = ["+7", "-0012", "9007199254740992", "1e3", "0.1", "nan", ""]
+    rows = [f"a,{cell}" for cell in cells]
+    (tmp_path / "t.csv").write_text("\n".join(["id,x", *rows]) + "\n")
+    found = load_csv(tmp_path / "t.csv", target="x").y
+    expected = [7, -12, 2.0**53, 1000, 0.1, np.nan, np.nan]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_empty_labels_are_no_class(tmp_path):
+    (tmp_path / "t.csv").write_text("label,age\na,1\n,2\nb,\n")
+    with pytest.raises(ValueError, match=r"'label' .* empty in 1 rows, first in row 2"):
+        load_csv(tmp_path / "t.csv", target="label")
+    assert load_csv(tmp_path / "t.csv", target="age").columns["label"][1] == ""
 
 
 def test_absent_names_are_answered_with_those_there(tmp_path, table):
@@ -134,8 +187,35 @@ def test_damaged_and_misnamed_files_are_named(tmp_path):
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     np.save(tmp_path / "short.npy", X)
     (tmp_path / "short.npy").write_bytes((tmp_path / "short.npy").read_bytes()[:150])
-    for name in ("cut.npz", "empty.npz", "one.npz", "short.npy"):
-        with pytest.raises(ValueError, match=f"{name} cannot be read"):
+    np.savez(tmp_path / "several.npz", X=X, y=Y)
+    (tmp_path / "several.npz").rename(tmp_path / "several.npy")
+    header = (tmp_path / "short.npy").read_bytes().replace(b"}", b"(")
+    (tmp_path / "header.npy").write_bytes(header)
+    (tmp_path / "folder.npy").mkdir()
+    (tmp_path / "folder.npz").mkdir()
+    arrays = ("short.npy", "several.npy", "header.npy", "folder.npy")
+    for name in ("cut.npz", "empty.npz", "one.npz", "folder.npz", *arrays):
+        for largest in (None, 10):
+            with pytest.raises(ValueError, match=f"{name} cannot be read"):
+                load_data(tmp_path / name, largest=largest)
+
+
+def test_encrypted_archives_are_named(tmp_path):
+    np.savez(tmp_path / "d.npz", X=X)
+    content = bytearray((tmp_path / "d.npz").read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(mark) + flags] |= 1
+    (tmp_path / "d.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"d\.npz cannot be read: .*encrypted"):
+        load_data(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("scalar", [np.array(3.0), np.arange(4.0)])
+def test_samples_need_two_axes(tmp_path, scalar):
+    np.savez(tmp_path / "d.npz", X=scalar, y=Y)
+    np.save(tmp_path / "d.npy", scalar)
+    for name in ("d.npz", "d.npy"):
+        with pytest.raises(ValueError, match=rf"X of .*{name} has shape \("):
             load_data(tmp_path / name)
 
 
@@ -166,3 +246,10 @@ def test_broken_tables_are_named(tmp_path, text, words):
     (tmp_path / "t.csv").write_bytes(text)
     with pytest.raises(ValueError, match=words):
         load_csv(tmp_path / "t.csv", target="a")
+
+
+def test_tables_that_are_folders_and_long_delimiters_are_named(tmp_path, table):
+    with pytest.raises(ValueError, match="cannot be read as a table"):
+        load_csv(tmp_path)
+    with pytest.raises(ValueError, match=r"delimiter=';;' was given"):
+        load_csv(table, delimiter=";;")

@@ -51,6 +51,16 @@ def test_samples_are_the_masked_box(brains, mask, tmp_path):
         assert data.filenames.tolist() == [str(path) for path in paths]
 
 
+def test_nan_in_a_mask_is_outside(brains, mask, tmp_path):
+    paths, _ = brains
+    gaps = np.where(mask, 1.0, np.nan)
+    for given in (gaps, write(tmp_path / "gaps.nii", gaps)):
+        data = load_nifti(paths, mask=given)
+        np.testing.assert_array_equal(data.mask, mask[1:6, 2:6, 2:4])
+    with pytest.raises(ValueError, match="holds no voxel"):
+        load_nifti(paths, mask=np.full(SHAPE, np.nan))
+
+
 def test_without_mask_or_crop_the_whole_image_stays(brains, mask):
     paths, values = brains
     np.testing.assert_array_equal(load_nifti(paths).X, values)
@@ -123,3 +133,42 @@ def test_bad_images_are_named(brains, tmp_path):
         load_nifti(paths, mask=np.zeros(SHAPE))
     with pytest.raises(ValueError, match=r"coef has shape \(2, 2, 2\)"):
         coef_img(np.zeros((2, 2, 2)), load_nifti(paths))
+
+
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_images_cut_short_or_damaged_are_named(brains, tmp_path, suffix):
+    paths, values = brains
+    content = write(tmp_path / f"whole{suffix}", values[0]).read_bytes()
+    cut, hurt = tmp_path / f"cut{suffix}", tmp_path / f"hurt{suffix}"
+    cut.write_bytes(content[: len(content) * 3 // 4])
+    # An unknown kind of values in the header, or rubbish in the compressed stream.
+    hurt.write_bytes(content[:70] + b"\xff\x7f\xff\x7f" + content[74:])
+    for bad in (cut, hurt):
+        with pytest.raises(ValueError, match=rf"{bad.name} cannot be read as an"):
+            load_nifti([*paths, bad])
+        with pytest.raises(ValueError, match=rf"mask .*{bad.name} cannot be read"):
+            load_nifti(paths, mask=bad)
+
+
+def test_images_without_voxels_or_numbers_are_named(tmp_path):
+    colours = np.zeros((3, 3, 3), [("R", "u1"), ("G", "u1"), ("B", "u1")])
+    with pytest.raises(ValueError, match="image 0 cannot be read as an image"):
+        load_nifti(nibabel.Nifti1Image(colours, AFFINE))
+    with pytest.raises(ValueError, match="image 0 is a Nifti1Image without an affine"):
+        load_nifti(nibabel.Nifti1Image(np.ones(SHAPE), None))
+    cifti = nibabel.cifti2
+    model = cifti.BrainModelAxis.from_mask(np.ones((3, 3, 3), bool), affine=AFFINE)
+    surface = cifti.Cifti2Image(
+        np.zeros((2, 27), np.float32), (cifti.ScalarAxis(["a", "b"]), model)
+    )
+    nibabel.save(surface, tmp_path / "s.dscalar.nii")
+    with pytest.raises(ValueError, match=r"s\.dscalar\.nii is a Cifti2Image without"):
+        load_nifti(tmp_path / "s.dscalar.nii")
+
+
+def test_impossible_sizes_in_a_header_are_named(brains, tmp_path):
+    content = bytearray(write(tmp_path / "n.nii", brains[1][0]).read_bytes())
+    content[42:44] = (-7).to_bytes(2, "little", signed=True)  # dim[1]
+    (tmp_path / "n.nii").write_bytes(content)
+    with pytest.raises(ValueError, match=r"n\.nii has shape \(-7, 6, 5\)"):
+        load_nifti(tmp_path / "n.nii")

@@ -70,6 +70,12 @@ def test_classes_of_a_packaged_set_can_be_chosen():
         load_packaged("digits", classes=("3", "x"))
 
 
+def test_classes_with_too_few_samples_for_the_folds_are_named():
+    pytest.importorskip("tensorly")
+    with pytest.raises(ValueError, match=r"4 samples of \('oats', 'alfalfa'\)"):
+        load_packaged("indian_pines", classes=("oats", "alfalfa"))
+
+
 def test_unknown_set_and_absent_package_are_named(monkeypatch):
     with pytest.raises(ValueError, match="name='iris' was given; expected one of"):
         load_packaged("iris")

@@ -1,7 +1,10 @@
 """Samples from any kind of file."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from sklearn.utils import Bunch
 
 from sltr.datasets import load_samples
 
@@ -56,6 +59,72 @@ def test_list_of_nifti_images(tmp_path, table):
     assert data.y.tolist() == [20, 30, 40, 50, 60, 70]
     with pytest.raises(ValueError, match="holds samples alone"):
         load_samples(files)
+
+
+@pytest.fixture
+def films(tmp_path, monkeypatch):
+    """Return a folder of six films, without PyAV to read them."""
+    found = Bunch(
+        X=np.zeros((6, 2, 3, 3)),
+        target=np.repeat([0, 1], 3),
+        target_names=np.array(["run", "walk"]),
+        groups=np.arange(6),
+    )
+    monkeypatch.setattr("sltr.datasets.samples.load_video_folder", lambda _: found)
+    (tmp_path / "films").mkdir()
+    return tmp_path / "films"
+
+
+def test_films_are_labelled_by_their_folders_unless_responses_are_given(films, table):
+    assert load_samples([films]).y.tolist() == ["run"] * 3 + ["walk"] * 3
+    assert load_samples([films], target=None).y[0] == "run"
+    data = load_samples([films], y=table, target="age", covariates=["age"])
+    assert data.y.tolist() == [20, 30, 40, 50, 60, 70]
+    assert data.groups.tolist() == [0, 1, 2, 3, 4, 5]
+    other = load_samples([films], y=table, target=None, groups="site")
+    assert other.y[0] == "run"
+    assert other.groups[0] == "s1"
+
+
+def test_films_with_other_responses_are_refused(films, tmp_path):
+    np.save(tmp_path / "y.npy", np.arange(5.0))
+    with pytest.raises(ValueError, match=r"6 samples, and 'y' .* shape \(5,\)"):
+        load_samples([films], y=tmp_path / "y.npy")
+    with pytest.raises(ValueError, match=r"target='age' .* expected a table as y"):
+        load_samples([films], target="age")
+    with pytest.raises(FileNotFoundError, match=r"none\.csv does not exist"):
+        load_samples([films], y=tmp_path / "none.csv", target=None)
+
+
+def test_masks_are_for_images_alone(films, tmp_path, X):
+    np.savez(tmp_path / "d.npz", X=X, y=np.arange(6.0))
+    for path in (films, tmp_path / "d.npz"):
+        with pytest.raises(ValueError, match=r"mask='m\.nii' .* Leave the mask out"):
+            load_samples([path], mask="m.nii")
+
+
+def test_another_target_is_no_covariate_called_y(tmp_path, X, table):
+    np.savez(tmp_path / "d.npz", X=X, y=np.zeros(6), strength=np.arange(6.0))
+    with pytest.raises(ValueError, match=r"has no \['y'\]"):
+        load_samples([tmp_path / "d.npz"], target="strength", covariates=["y"])
+    with pytest.raises(ValueError, match=r"people\.csv has no \['y'\]"):
+        load_samples([tmp_path / "d.npz"], y=table, target="label", groups="y")
+
+
+@pytest.mark.parametrize("rows", [np.array(3), np.arange(5)])
+def test_groups_and_covariates_of_other_lengths_are_named(tmp_path, X, rows):
+    file = [tmp_path / "d.npz"]
+    np.savez(file[0], X=X, y=np.arange(6.0), groups=rows, age=np.arange(6.0), sex=rows)
+    with pytest.raises(ValueError, match=r"6 samples, and 'groups' .* has shape \("):
+        load_samples(file)
+    with pytest.raises(ValueError, match=r"6 samples, and 'sex' .* has shape \("):
+        load_samples(file, groups="age", covariates=["age", "sex"])
+
+
+@pytest.mark.parametrize("paths", ["d.npz", Path("d.npz"), []])
+def test_paths_are_a_list(paths):
+    with pytest.raises(ValueError, match="expected a list of one path or more"):
+        load_samples(paths)
 
 
 def test_bad_input_says_what_to_do(tmp_path, X, table):

@@ -178,6 +178,8 @@ def test_infinite_strength_gives_the_sign():
         ({"truth": "tucker", "rank": (2, 2)}, "one rank for each mode"),
         ({"truth": "tucker", "rank": (2, 0, 2)}, "one rank for each mode"),
         ({"truth": "tucker", "rank": (7, 1, 1)}, "one rank for each mode"),
+        ({"truth": "tucker", "rank": (2.7, 2, 2)}, "one rank for each mode"),
+        ({"truth": "tucker", "rank": None}, "rank=None"),
         ({"sparsity": 1.0}, "sparsity=1.0"),
         ({"sparsity": -0.1}, "sparsity=-0.1"),
         ({"noise": -1.0}, "noise=-1.0"),
@@ -186,11 +188,13 @@ def test_infinite_strength_gives_the_sign():
         ({"noise": 1.0, "snr": 1.0}, "expected one of them"),
         ({"correlation": 1.0}, "correlation=1.0"),
         ({"correlation": (0.1, 0.2)}, "one for each mode"),
+        ({"correlation": {}}, "correlation={}"),
         ({"missing": 1.5}, "missing=1.5"),
         ({"shape": ()}, "shape=()"),
         ({"shape": (3, 0)}, r"shape=\(3, 0\)"),
         ({"shape": (3.5, 2)}, "integers"),
         ({"n_samples": 0}, "n_samples=0"),
+        ({"n_samples": 4.5}, "n_samples=4.5 .* whole number"),
     ],
 )
 def test_bad_options_are_named(options, words):

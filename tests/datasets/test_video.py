@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sltr.datasets import load_video, load_video_folder
+from sltr.datasets.npz_cache import read_arrays, write_arrays
 from sltr.datasets.video import area_weights, frame_indices, read_clip
 
 av = pytest.importorskip("av")
@@ -179,7 +180,13 @@ def test_sound_without_pictures_is_named(tmp_path):
         load_video(path)
 
 
-@pytest.mark.parametrize("options", [{"n_frames": 0}, {"size": (0, 3)}, {"size": (3,)}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"n_frames": n} for n in (0, 2.5, "a", "15", None, np.nan, np.inf)),
+        *({"size": size} for size in ((0, 3), (3,), (3, 4, 5), None, 32, "ab")),
+    ],
+)
 def test_impossible_shapes_are_named(options):
     with pytest.raises(ValueError, match=r"n_frames=.* and size=.* were given"):
         load_video("a.mp4", **options)
@@ -271,6 +278,27 @@ def test_cache_remembers_failures(folder, tmp_path):
         load_video_folder(folder, cache=tmp_path / "cache", on_error="raise")
 
 
+def test_cache_reports_a_broken_link_until_it_is_mended(folder, tmp_path):
+    (folder / "down" / "link.avi").symlink_to(tmp_path / "film.avi")
+    with pytest.warns(UserWarning, match="1 of 7"):
+        data = load_video_folder(folder, cache=tmp_path / "cache")
+    assert [file for file, _ in data.failures] == ["down/link.avi"]
+    encode(tmp_path / "film.avi", moving_square(20))
+    assert len(load_video_folder(folder, cache=tmp_path / "cache").X) == 7
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99)])
+def test_cache_that_is_damaged_is_made_anew(tmp_path, place, value):
+    stored = tmp_path / "a.npz"
+    write_arrays(stored, {"X": np.arange(3)})
+    content = bytearray(stored.read_bytes())
+    # Flags (encrypted) or method of compression, in both headers of the archive.
+    content[place] = value
+    content[content.index(b"PK\x01\x02") + place + 2] = value
+    stored.write_bytes(content)
+    assert read_arrays(stored, ["X"]) is None
+
+
 def test_cache_that_is_no_folder_is_named(folder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot be used as a folder"):
@@ -282,6 +310,8 @@ def test_bad_folders_are_named(folder, tmp_path):
         load_video_folder(tmp_path / "absent")
     with pytest.raises(ValueError, match=r"no class folders \['up'\]"):
         load_video_folder(folder, classes=("up", "down"))
+    with pytest.raises(ValueError, match=r"\['down', 'down', 'across'\] .* each once"):
+        load_video_folder(folder, classes=("down", "down", "across"))
     with pytest.raises(ValueError, match="at least 2"):
         load_video_folder(folder, classes=("down",))
     with pytest.raises(ValueError, match="on_error='shrug'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -15,8 +16,20 @@ from sklearn.utils import Bunch
 from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
 from sltr.design import working_bytes
 
-__all__ = ["load_data", "load_npy", "load_npz", "load_zarr", "read_responses"]
-_READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+__all__ = [
+    "READ_ERRORS",
+    "load_data",
+    "load_npy",
+    "load_npz",
+    "load_zarr",
+    "read_responses",
+]
+
+# What NumPy and zipfile raise at damaged, encrypted or foreign files.
+READ_ERRORS = (
+    *(ValueError, OSError, EOFError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 
 def load_data(
@@ -74,12 +87,7 @@ def load_data(
         data = _READERS[suffix](file, own)
     if y is not None:
         data.y = read_responses(y, target)
-    if data.y is not None and np.shape(data.y)[:1] != data.X.shape[:1]:
-        msg = (
-            f"X has {data.X.shape[0]} samples and y shape {np.shape(data.y)}; expected "
-            f"one response for each sample. Check {file} and y."
-        )
-        raise ValueError(msg)
+    _check_shapes(data, file)
     return data
 
 
@@ -89,13 +97,13 @@ def load_npz(path: AnyPath, *, target: str | None = "y") -> Bunch:
     Pickled objects are refused.
     """
     file = existing_file(path)
-    # NumPy leaves a file open that it cannot read; ours is closed.
-    with file.open("rb") as handle:
-        try:
+    try:
+        # NumPy leaves a file open that it cannot read; ours is closed.
+        with file.open("rb") as handle:
             arrays = np.load(handle, allow_pickle=False)
             data = Bunch(**{name: arrays[name] for name in arrays.files})
-        except (*_READ_ERRORS, AttributeError) as error:  # no `files`: one array
-            raise ValueError(_unreadable(file, error)) from error
+    except (*READ_ERRORS, AttributeError) as error:  # no `files`: one array
+        raise ValueError(_unreadable(file, error)) from error
     return _with_response(data, file, target)
 
 
@@ -110,8 +118,8 @@ def load_npy(
     file = existing_file(path)
     if largest is not None:
         try:
-            mapped = np.load(file, mmap_mode="r")
-        except _READ_ERRORS as error:
+            mapped = np.lib.format.open_memmap(file, mode="r")
+        except READ_ERRORS as error:
             raise ValueError(_unreadable(file, error)) from error
         if working_bytes(mapped) > largest:
             return Bunch(X=mapped, y=responses)
@@ -131,31 +139,50 @@ def load_zarr(
         msg = "Zarr files need zarr. Install it with: pip install 'sltr[dask]'"
         raise ImportError(msg) from error
     file = existing_file(path)
-    store = zarr.open(str(file), mode="r")
 
     def read(name: str, array: Any) -> Any:
         stays = largest is not None and name == "X" and working_bytes(array) > largest
-        return array if stays else np.asarray(array[:])
+        return array if stays else np.asarray(array[...])
 
-    if isinstance(store, zarr.Array):
-        return Bunch(X=read("X", store), y=None)
-    data = Bunch(**{name: read(name, array) for name, array in store.arrays()})
+    try:
+        store = zarr.open(str(file), mode="r")
+        if isinstance(store, zarr.Array):
+            return Bunch(X=read("X", store), y=None)
+        data = Bunch(**{name: read(name, array) for name, array in store.arrays()})
+    # Zarr trusts its metadata: damaged ones meet code that expects others.
+    except (*READ_ERRORS, AttributeError, LookupError, TypeError) as error:
+        raise ValueError(_unreadable(file, error)) from error
     return _with_response(data, file, target)
 
 
 def _read_npy(file: Path) -> np.ndarray:
-    with file.open("rb") as handle:
-        try:
+    try:
+        with file.open("rb") as handle:
             return np.lib.format.read_array(handle, allow_pickle=False)
-        except _READ_ERRORS as error:
-            raise ValueError(_unreadable(file, error)) from error
+    except READ_ERRORS as error:
+        raise ValueError(_unreadable(file, error)) from error
 
 
 def _unreadable(file: Path, error: Exception) -> str:
     return (
         f"{file} cannot be read: {error}. Expected plain arrays; save them again with "
-        "numpy.savez or numpy.save, without Python objects."
+        "numpy.savez, numpy.save or zarr.save, without Python objects."
     )
+
+
+def _check_shapes(data: Bunch, file: Path) -> None:
+    if np.ndim(data.X) < 2:
+        msg = (
+            f"X of {file} has shape {np.shape(data.X)}; expected (n, p1, …, pM), the "
+            "samples along its first axis. Reshape it and save it again."
+        )
+        raise ValueError(msg)
+    if data.y is not None and np.shape(data.y)[:1] != data.X.shape[:1]:
+        msg = (
+            f"X has {data.X.shape[0]} samples and y shape {np.shape(data.y)}; expected "
+            f"one response for each sample. Check {file} and y."
+        )
+        raise ValueError(msg)
 
 
 def _with_response(data: Bunch, file: Path, target: str | None) -> Bunch:

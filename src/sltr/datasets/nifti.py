@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
@@ -12,6 +14,9 @@ from sklearn.utils import Bunch
 __all__ = ["coef_img", "load_nifti"]
 
 Box = tuple[slice, slice, slice]
+
+# Cut short or damaged: the file, its compression, its header, its kind of values.
+_READ_ERRORS = (OSError, EOFError, zlib.error, OverflowError, ValueError, TypeError)
 
 
 def load_nifti(
@@ -29,7 +34,7 @@ def load_nifti(
         A four-dimensional image holds one sample for each step of its last axis.
         All must have the same space: shape and affine.
     mask : path, nibabel image or bool array of shape (x, y, z), optional
-        Voxels to keep (not zero); the others become zero. Default: all.
+        Voxels to keep (neither zero nor NaN); the others become zero. Default: all.
     crop : bool
         Cut samples to the smallest box that holds the mask. Only that part of the
         files is read.
@@ -58,12 +63,12 @@ def load_nifti(
     (10, 3, 3, 2)
     """
     nibabel = _import_nibabel()
-    sources = _as_list(images, nibabel)
-    scans = [(_name(source, k), _open(source, nibabel)) for k, source in sources]
+    names = [(_name(source, k), source) for k, source in _as_list(images, nibabel)]
+    scans = [(name, _open(source, name, nibabel)) for name, source in names]
     shape, affine = scans[0][1].shape[:3], scans[0][1].affine
     for name, scan in scans:
         _check_space(name, scan.shape[:3], scan.affine, shape, affine)
-        if len(scan.shape) not in (3, 4):
+        if len(scan.shape) not in (3, 4) or min(scan.shape) < 1:
             msg = (
                 f"{name} has shape {scan.shape}; expected (x, y, z) or (x, y, z, n). "
                 "Reshape or split the image."
@@ -71,17 +76,19 @@ def load_nifti(
             raise ValueError(msg)
     inside = _read_mask(mask, shape, affine, nibabel)
     box = _bounding_box(inside if crop else np.ones_like(inside))
-    samples = [_samples(scan, box, dtype) for _, scan in scans]
+    samples = [
+        _samples(scan, name, box, np.dtype(dtype), nibabel) for name, scan in scans
+    ]
     X = np.concatenate(samples)
     X[:, ~inside[box]] = 0
-    names = [name for (name, _), part in zip(scans, samples, strict=True) for _ in part]
+    sources = [n for (n, _), part in zip(scans, samples, strict=True) for _ in part]
     return Bunch(
         X=X,
         mask=inside[box],
         box=box,
         affine=affine,
         shape=tuple(shape),
-        filenames=np.array(names),
+        filenames=np.array(sources),
     )
 
 
@@ -146,19 +153,37 @@ def _name(source: Any, position: int) -> str:
     return (get_filename and get_filename()) or f"image {position}"
 
 
-def _open(source: Any, nibabel: Any) -> Any:
-    if not isinstance(source, str | PathLike):
-        if not hasattr(source, "dataobj"):
-            msg = (
-                f"An image of type {type(source).__name__} was given; expected a path "
-                "or a nibabel image. Wrap arrays in nibabel.Nifti1Image."
-            )
-            raise TypeError(msg)
-        return source
+def _open(source: Any, name: str, nibabel: Any) -> Any:
+    image = source
+    if isinstance(source, str | PathLike):
+        with _reading(name, nibabel):
+            image = nibabel.load(source)
+    elif not hasattr(source, "dataobj"):
+        msg = (
+            f"An image of type {type(source).__name__} was given; expected a path "
+            "or a nibabel image. Wrap arrays in nibabel.Nifti1Image."
+        )
+        raise TypeError(msg)
+    if getattr(image, "affine", None) is None:
+        msg = (
+            f"{name} is a {type(image).__name__} without an affine; expected voxels "
+            "in a space. Save it as a NIfTI volume with an affine."
+        )
+        raise ValueError(msg)
+    return image
+
+
+@contextmanager
+def _reading(name: str, nibabel: Any) -> Iterator[None]:
+    """Name the image that nibabel, zlib or NumPy cannot read."""
+    foreign = (
+        nibabel.filebasedimages.ImageFileError,
+        nibabel.spatialimages.HeaderDataError,
+    )
     try:
-        return nibabel.load(source)
-    except (OSError, nibabel.filebasedimages.ImageFileError) as error:
-        msg = f"{source} cannot be read as an image: {error}. Check the file."
+        yield
+    except (*_READ_ERRORS, *foreign) as error:
+        msg = f"{name} cannot be read as an image: {error}. Check or leave it out."
         raise ValueError(msg) from error
 
 
@@ -190,11 +215,12 @@ def _read_mask(
     if mask is None:
         return np.ones(shape, bool)
     if isinstance(mask, np.ndarray):
-        inside, mask_affine, name = mask != 0, affine, "the mask"
+        inside, mask_affine, name = _inside(mask), affine, "the mask"
     else:
-        image = _open(mask, nibabel)
-        inside, mask_affine = np.asanyarray(image.dataobj) != 0, image.affine
         name = f"the mask {_name(mask, 0)}"
+        image = _open(mask, name, nibabel)
+        with _reading(name, nibabel):
+            inside, mask_affine = _inside(image.dataobj), image.affine
         if inside.ndim == 4 and inside.shape[3] == 1:
             inside = inside[..., 0]
     _check_space(name, inside.shape, mask_affine, shape, affine)
@@ -204,13 +230,22 @@ def _read_mask(
     return inside
 
 
+def _inside(mask: Any) -> np.ndarray:
+    values = np.asanyarray(mask)
+    # Statistical maps, used as masks, are NaN where there was nothing to compute.
+    return (values != 0) & ~np.isnan(values)
+
+
 def _bounding_box(inside: np.ndarray) -> Box:
     places = np.nonzero(inside)
     x, y, z = (slice(int(p.min()), int(p.max()) + 1) for p in places)
     return x, y, z
 
 
-def _samples(scan: Any, box: Box, dtype: Any) -> np.ndarray:
+def _samples(
+    scan: Any, name: str, box: Box, dtype: np.dtype, nibabel: Any
+) -> np.ndarray:
     """Return the box of an image as samples (n, x, y, z); reads only the box."""
-    values = np.asarray(scan.dataobj[box], dtype=dtype)
+    with _reading(name, nibabel):
+        values = np.asarray(scan.dataobj[box], dtype=dtype)
     return np.moveaxis(values, 3, 0) if values.ndim == 4 else values[None]

@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
+
+from sltr.datasets.files import READ_ERRORS
 
 __all__ = ["cache_file", "read_arrays", "write_arrays"]
 
@@ -38,13 +39,18 @@ def cache_file(
             f"cache={str(cache)!r} cannot be used as a folder: {error}. Choose another."
         )
         raise ValueError(msg) from error
-    stats = [path.stat() for path in sources]
-    files = [
-        (str(path.absolute()), stat.st_size, stat.st_mtime_ns)
-        for path, stat in zip(sources, stats, strict=True)
-    ]
+    files = [(str(path.absolute()), *_state(path)) for path in sources]
     key = json.dumps([_FORMAT, options, files])
     return directory / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return size and time of change, negative where there is no file to ask."""
+    try:
+        found = path.stat()
+    except OSError:  # a broken link: whoever reads the files reports it
+        return -1, -1
+    return found.st_size, found.st_mtime_ns
 
 
 def read_arrays(stored: Path, names: Iterable[str]) -> dict[str, np.ndarray] | None:
@@ -52,7 +58,7 @@ def read_arrays(stored: Path, names: Iterable[str]) -> dict[str, np.ndarray] | N
     try:
         with stored.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (*READ_ERRORS, KeyError):
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,10 @@ def load_samples(
     ----------
     paths : sequence of paths
         One file of `load_data`; several NIfTI images, one sample each or more; or
-        a folder with one sub-folder of films for each class.
+        a folder with one sub-folder of films for each class, ordered by name.
     y : path, optional
-        A ``.npy`` file or ``.csv`` table of responses, one row for each sample.
+        A ``.npy`` file or ``.csv`` table of responses, one row for each sample; for
+        films in place of the names of their folders.
     target : str or None
         The name of the responses in the file or table; None: there need not be any.
     groups : str, optional
@@ -44,7 +46,7 @@ def load_samples(
     covariates : sequence of str
         Columns (or arrays) of numbers.
     mask : path, optional
-        Voxels to keep, for NIfTI images.
+        Voxels to keep, for NIfTI images alone.
     largest : int, optional
         As for `load_data`: more bytes of samples than this stay in their file.
 
@@ -64,21 +66,33 @@ def load_samples(
     >>> data.X.shape, data.groups is None
     ((5, 4, 3), True)
     """
-    files = [existing_file(path) for path in paths]
+    files = _existing_files(paths)
+    source = files[0] if y is None else existing_file(y)
     data = _read(files, y, target, mask, largest)
-    source = files[0] if y is None else Path(y)
-    columns = _columns(data, y)
+    columns = _columns(data, y, target)
     names = [*covariates, *([] if groups is None else [groups])]
     require_names(names, columns, source)
-    found = Bunch(
+    together = data.get("groups") if groups is None else columns[groups]
+    others = [(name, columns[name]) for name in covariates]
+    rows = [("y", data["y"]), ("groups", together), *others]
+    _check_lengths(rows, data["X"].shape[0], source)
+    return Bunch(
         X=data["X"],
         y=data["y"],
-        groups=data.get("groups") if groups is None else columns[groups],
+        groups=together,
         covariates=_as_numbers(columns, covariates, source),
         coef=data.get("coef"),
     )
-    _check_lengths(found, source)
-    return found
+
+
+def _existing_files(paths: Sequence[AnyPath]) -> list[Path]:
+    # A text is a sequence too: of letters.
+    alone = isinstance(paths, str | PathLike)
+    files = [] if alone else [existing_file(path) for path in paths]
+    if not files:
+        msg = f"paths={paths!r} was given; expected a list of one path or more."
+        raise ValueError(msg)
+    return files
 
 
 def _read(
@@ -86,7 +100,14 @@ def _read(
 ) -> Bunch:
     # A table may be there for its other columns.
     y = None if target is None else y
-    if all(file.name.endswith((".nii", ".nii.gz")) for file in files):
+    images = all(file.name.endswith((".nii", ".nii.gz")) for file in files)
+    if mask is not None and not images:
+        msg = (
+            f"mask={str(mask)!r} was given with {files[0]}; expected NIfTI images "
+            "alone, the others have no voxels. Leave the mask out."
+        )
+        raise ValueError(msg)
+    if images:
         responses = None if y is None else read_responses(y, target)
         data = Bunch(**load_nifti(files, mask=mask), y=responses)
     elif len(files) > 1:
@@ -96,9 +117,7 @@ def _read(
         )
         raise ValueError(msg)
     elif files[0].is_dir() and files[0].suffix != ".zarr":
-        films = load_video_folder(files[0])
-        labels = np.array(films.target_names)[films.target]
-        return Bunch(X=films.X, y=labels, groups=films.groups)
+        data = _read_films(files[0], y, target)
     else:
         data = load_data(files[0], y, target=target, largest=largest)
     if target is not None and data.y is None:
@@ -110,9 +129,30 @@ def _read(
     return data
 
 
-def _columns(data: Bunch, y: Any) -> dict[str, np.ndarray]:
+def _read_films(folder: Path, y: Any, target: str | None) -> Bunch:
+    """Return films, with the names of their folders as labels unless y is given."""
+    if y is None and target not in (None, "y"):
+        msg = (
+            f"target={target!r} was given with {folder}, where the sub-folders name "
+            "the labels; expected a table as y to find it in. Name one, or leave the "
+            "target out."
+        )
+        raise ValueError(msg)
+    responses = None if y is None else read_responses(y, target)
+    films = load_video_folder(folder)
+    labels = films.target_names[films.target] if responses is None else responses
+    return Bunch(X=films.X, y=labels, groups=films.groups)
+
+
+def _columns(data: Bunch, y: Any, target: str | None) -> dict[str, np.ndarray]:
     """Return all that can be named: arrays beside X, and columns of the table."""
-    arrays = {name: item for name, item in data.items() if name != "X"}
+    # Under another target, data.y is that and no array or column called y.
+    unnamed = ("X",) if target in (None, "y") else ("X", "y")
+    arrays = {
+        name: item
+        for name, item in data.items()
+        if name not in unnamed and item is not None
+    }
     if y is not None and Path(y).suffix == ".csv":
         arrays |= load_csv(y, target=None).columns
     return arrays
@@ -123,18 +163,17 @@ def _as_numbers(
 ) -> np.ndarray | None:
     try:
         values = [np.asarray(columns[name], float) for name in names]
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         msg = f"The covariates {list(names)} of {source} are not all numbers: {error}."
         raise ValueError(msg) from error
     return np.column_stack(values) if values else None
 
 
-def _check_lengths(data: Bunch, source: Path) -> None:
-    n_samples = data.X.shape[0]
-    for name in ("y", "groups", "covariates"):
-        if data[name] is not None and len(data[name]) != n_samples:
+def _check_lengths(rows: list[tuple[str, Any]], n_samples: int, source: Path) -> None:
+    for name, values in rows:
+        if values is not None and np.shape(values)[:1] != (n_samples,):
             msg = (
-                f"There are {n_samples} samples, and {len(data[name])} {name} in "
-                f"{source}; expected one for each sample."
+                f"There are {n_samples} samples, and {name!r} with {source} has shape "
+                f"{np.shape(values)}; expected one for each sample. Check both."
             )
             raise ValueError(msg)

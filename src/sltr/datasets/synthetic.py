@@ -150,7 +150,8 @@ def make_tensor_classification(
     rngs = _generator(random_state).spawn(4)
     coef = draw_coef(shape, truth, rank, sparsity, rngs[0])
     X, roots = _draw_samples(coef.shape, n_samples, correlation, rngs[1])
-    if check_number("strength", strength, 0.0, largest=inf) < inf:
+    strength = check_number("strength", strength, 0.0, largest=inf)
+    if strength < inf:
         coef = coef * (strength / _signal_sd(coef, roots))
     score = contract(X, coef[None])[:, 0]
     if strength < inf:
@@ -168,10 +169,10 @@ def _draw_samples(
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, list[np.ndarray | None]]:
     """Return samples and, per mode, the root L of its correlation (None: identity)."""
-    check_number("n_samples", n_samples, 1.0)
+    n_rows = int(check_number("n_samples", n_samples, 1.0, whole=True))
     try:
         rhos = np.broadcast_to(np.asarray(correlation, float), (len(shape),))
-    except ValueError:
+    except (TypeError, ValueError):
         rhos = np.array([np.nan])
     if not np.all(np.abs(rhos) < 1.0):
         msg = (
@@ -179,7 +180,7 @@ def _draw_samples(
             "expected a number between −1 and 1, or one for each mode."
         )
         raise ValueError(msg)
-    X = rng.standard_normal((int(n_samples), *shape))
+    X = rng.standard_normal((n_rows, *shape))
     roots = [_ar1_root(p, rho) for p, rho in zip(shape, rhos, strict=True)]
     for mode, root in enumerate(roots):
         X = X if root is None else mode_product(X, root, mode)
@@ -204,9 +205,8 @@ def _signal_sd(coef: np.ndarray, roots: list[np.ndarray | None]) -> float:
 def _drop_entries(
     X: np.ndarray, missing: float, rng: np.random.Generator
 ) -> np.ndarray:
-    if check_number("missing", missing, 0.0, below=1.0) == 0.0:
-        return X
-    return np.where(rng.random(X.shape) < missing, np.nan, X)
+    share = check_number("missing", missing, 0.0, below=1.0)
+    return X if share == 0.0 else np.where(rng.random(X.shape) < share, np.nan, X)
 
 
 def _generator(random_state: Any) -> np.random.Generator:

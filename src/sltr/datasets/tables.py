@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def load_csv(
     Bunch
         `y` (n,), or None without `target`; `covariates` (n, q) and
         `covariate_names`; `columns`, every column by its name (an empty cell among
-        numbers is NaN).
+        numbers is NaN; a column with a whole number that a float would round, or
+        with an underscore, stays text).
 
     Examples
     --------
@@ -58,6 +60,8 @@ def load_csv(
     if covariates is None:
         chosen = [name for name in numeric if name != target]
     require_names([*chosen, *([] if target is None else [target])], columns, file)
+    if target is not None:
+        _require_labels(columns[target], target, file)
     text = [name for name in chosen if name not in numeric]
     if text:
         msg = f"The covariates {text} of {file} are not numbers; encode them first."
@@ -90,11 +94,25 @@ def require_names(names: Iterable[str], there: Iterable[str], file: Path) -> Non
         raise ValueError(msg)
 
 
+def _require_labels(labels: np.ndarray, target: str, file: Path) -> None:
+    """Refuse empty cells among labels: they would become a class of their own."""
+    empty = [] if labels.dtype.kind == "f" else np.flatnonzero(labels == "").tolist()
+    if empty:
+        msg = (
+            f"The column {target!r} of {file} is empty in {len(empty)} rows, first in "
+            f"row {empty[0] + 1}; expected a label in each. Fill in or remove these."
+        )
+        raise ValueError(msg)
+
+
 def _read_columns(file: Path, delimiter: str) -> dict[str, np.ndarray]:
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        msg = f"delimiter={delimiter!r} was given; expected one character, like ','."
+        raise ValueError(msg)
     try:
         with file.open(newline="", encoding="utf-8-sig") as handle:
             rows = [row for row in csv.reader(handle, delimiter=delimiter) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         msg = f"{file} cannot be read as a table: {error}. Save it as CSV in UTF-8."
         raise ValueError(msg) from error
     if len(rows) < 2:
@@ -117,7 +135,17 @@ def _read_columns(file: Path, delimiter: str) -> dict[str, np.ndarray]:
 
 def _column(values: Sequence[str]) -> np.ndarray:
     cells = [value.strip() for value in values]
-    try:
+    if all(_is_number(cell) for cell in cells if cell):
         return np.array([float(cell) if cell else np.nan for cell in cells])
+    return np.array(cells)
+
+
+def _is_number(cell: str) -> bool:
+    """Say whether a float stands for this cell: not for the identifiers it merges."""
+    try:
+        number = float(cell)
     except ValueError:
-        return np.array(cells)
+        return False
+    if not cell.lstrip("+-").isdigit():
+        return "_" not in cell  # Python reads 1_1 as 11
+    return isfinite(number) and int(number) == int(cell)

@@ -41,7 +41,14 @@ def as_task(
         With `cv` as a list of pairs, so that ``cross_val_score(model, X, y, cv=cv)``
         uses the same folds for all methods.
     """
-    folds = list(cv.split(X, y, groups)) if hasattr(cv, "split") else cv
+    try:
+        folds = list(cv.split(X, y, groups)) if hasattr(cv, "split") else cv
+    except ValueError as error:
+        msg = (
+            f"The {len(y)} samples of {target_names} are too few for the folds of "
+            f"{cv}: {error} Choose classes with more samples."
+        )
+        raise ValueError(msg) from error
     return Bunch(
         X=X,
         y=y,

@@ -132,14 +132,19 @@ TRUTHS: dict[str, Truth] = {
 
 
 def _check_sizes(shape: Sequence[int]) -> Shape:
-    try:
-        sizes = tuple(operator.index(size) for size in shape)
-    except TypeError:
-        sizes = ()
+    sizes = _whole(shape)
     if not sizes or min(sizes) < 1:
         msg = f"shape={shape!r} was given; expected integers (p1, …, pM) above 0."
         raise ValueError(msg)
     return sizes
+
+
+def _whole(numbers: Sequence[int]) -> Shape:
+    """Return the integers, or none at all where some are not."""
+    try:
+        return tuple(operator.index(number) for number in numbers)
+    except TypeError:
+        return ()
 
 
 def _n_terms(rank: Ranks) -> int:
@@ -155,7 +160,7 @@ def _tucker_ranks(shape: Shape, rank: Ranks) -> Shape:
         # A mode's rank cannot exceed the product of the others'.
         ranks = tuple(min(r, max(prod(ranks) // r, 1)) for r in ranks)
     else:
-        ranks = tuple(int(r) for r in rank)
+        ranks = _whole(rank)
     possible = len(ranks) == len(shape) and min(ranks) >= 1
     possible = possible and all(
         r <= min(size, max(prod(ranks) // r, 1))
@@ -178,6 +183,7 @@ def check_number(
     below: float = inf,
     largest: float | None = None,
     strict: bool = False,
+    whole: bool = False,
 ) -> float:
     """Return a number in [smallest, below), or say what is wrong with it."""
     try:
@@ -185,9 +191,11 @@ def check_number(
     except (TypeError, ValueError):
         number = float("nan")
     above = number > smallest if strict else number >= smallest
-    if not (above and (number < below or number == largest)):
+    fits = number.is_integer() or not whole
+    if not (fits and above and (number < below or number == largest)):
+        kind = "whole number" if whole else "number"
         bound = f"above {smallest}" if strict else f"of at least {smallest}"
         limit = f" and below {below}" if below < inf else ""
-        msg = f"{name}={value!r} was given; expected a number {bound}{limit}."
+        msg = f"{name}={value!r} was given; expected a {kind} {bound}{limit}."
         raise ValueError(msg)
     return number

@@ -130,8 +130,12 @@ def area_weights(n_in: int, n_out: int) -> np.ndarray:
 
 def check_options(n_frames: int, size: tuple[int, int]) -> None:
     """Say what is wrong with the shape asked for, if anything is."""
-    numbers = (n_frames, *size) if len(size) == 2 else ()
-    if not numbers or any(int(n) != n or n < 1 for n in numbers):
+    try:
+        width, height = size
+        possible = all(int(n) == n and n >= 1 for n in (n_frames, width, height))
+    except (TypeError, ValueError, OverflowError):  # no pair, no number, infinite
+        possible = False
+    if not possible:
         msg = (
             f"n_frames={n_frames!r} and size={size!r} were given; expected a positive "
             "number of frames and (width, height) in pixels."

@@ -117,7 +117,10 @@ def _class_names(root: Path, classes: Sequence[str] | None) -> list[str]:
     if absent:
         msg = f"{root} has no class folders {absent}; expected some of {there}."
         raise ValueError(msg)
-    if len(set(names)) < 2:
+    if len(set(names)) < len(names):
+        msg = f"classes={names} was given; expected each once, from {there}."
+        raise ValueError(msg)
+    if len(names) < 2:
         msg = (
             f"{root} holds the class folders {names}; expected at least 2 of them. "
             "Put the clips of each class into a sub-folder of its own."
