@@ -12,10 +12,15 @@ import pytest
 
 pytest.importorskip("typer")
 
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
 import sltr
-from sltr import load
-from sltr.cli import app, main
+from sltr import TensorRidge, load
+from sltr.cli import app, environment, main
 from sltr.cli.output import print_json, print_scores
+from sltr.experiments import Reproduced
+from sltr.experiments.penalties import loo_score
+from sltr.experiments.tuned import fit_with_groups
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 DOCS = Path(__file__).parents[2] / "docs"
@@ -95,6 +100,19 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
             "--epsilons=1 was given; SURF",
         ),
         (["tune", "data.npz", "--epsilons", "1,a"], 2, "expected numbers as 1,10"),
+        (["tune", "none.npz", "--method", "null"], 2, "--method=null was given"),
+        (["tune", "data.npz", "--folds", "1"], 1, "folds=1 was given; expected 2 to"),
+        (
+            ["tune", "data.npz", "--folds", "11", "--groups", "run"],
+            1,
+            "expected 2 to 10, the number of groups",
+        ),
+        (["tune", "none.npz", "--jobs", "0"], 2, "expected 1 or more, or -1"),
+        (["compare", "none.npz", "-j", "0"], 2, "expected 1 or more, or -1"),
+        (["reproduce", "noise", "--jobs", "0"], 2, "expected 1 or more, or -1"),
+        (["fit", "data.npz", "--mask", "m.nii"], 2, "expected NIfTI images"),
+        (["compare", "data.npz", "--seed", "-1"], 2, "'--seed'"),
+        (["reproduce", "ucf101"], 1, "(--data)"),
         (["compare", "data.npz", "--methods", "lassso"], 1, "did you mean 'lasso'"),
         (["compare", "data.npz", "--folds", "1"], 1, "folds=1 was given"),
         (["predict", "none.sltr", "data.npz"], 1, "none.sltr"),
@@ -222,6 +240,20 @@ def test_a_comparison_tells_each_fit_where_there_is_no_terminal(here, capsys):
     assert "Comparing" not in capsys.readouterr().err
 
 
+def test_failed_results_are_told_and_run_again_on_request(here, capsys, monkeypatch):
+    asked = []
+
+    def stand_in(name, **options):
+        asked.append((options["retry"], options["classes"]))
+        return Reproduced(name, (), (), (), n_failed=2)
+
+    monkeypatch.setattr(sltr.experiments, "reproduce", stand_in)
+    assert run("reproduce", "ucf101", "--pair", "A, B") == 0
+    assert "2 results failed; --retry runs them again" in capsys.readouterr().err
+    assert run("reproduce", "ucf101", "--retry") == 0
+    assert asked == [(False, [("A", "B")]), (True, None)]
+
+
 def test_the_version_is_told(capsys):
     assert run("--version") == 0
     assert capsys.readouterr().out == f"sltr {sltr.__version__}\n"
@@ -287,10 +319,124 @@ def test_groups_and_covariates_reach_the_method(here, capsys):
     assert "takes no covariates" in capsys.readouterr().err
 
 
-def test_a_method_without_classifier_refuses_words(here, capsys):
-    options = ("--y", "t.csv", "--target", "label", "--method", "lasso")
-    assert run("tune", "X.npy", *options) == 1
-    assert "expected labels 0 and 1, or one of the methods" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--target", "label"), "the labels are words"),
+        (("--target", "age", "--task", "classification"), "more than two classes"),
+    ],
+)
+def test_a_method_without_classifier_refuses_labels(here, capsys, options, reason):
+    source = ("X.npy", "--y", "t.csv", "--method", "lasso")
+    assert run("tune", *source, *options) == 1
+    error = capsys.readouterr().err
+    assert f"{reason}; expected labels 0 and 1, or one of the methods sltr" in error
+
+
+def test_covariates_are_asked_for_where_they_belong(here, capsys):
+    options = ("--y", "t.csv", "--target", "value", "--method", "cp")
+    source = ("X.npy", "--y", "t.csv", "--covariates", "age")
+    assert run("tune", "X.npy", *options, "--out", "plain.sltr") == 0
+    assert run("predict", "plain.sltr", *source) == 1
+    assert "Leave --covariates out" in capsys.readouterr().err
+    assert run("tune", "X.npy", *options, "--covariates", "age") == 0
+    assert capsys.readouterr().err.endswith("Wrote model.sltr.\n")
+    assert run("predict", "model.sltr", "X.npy") == 1
+    assert "was fitted with 1. Name them by --covariates" in capsys.readouterr().err
+    assert run("report", "model.sltr", "X.npy", *options[:4]) == 1
+    assert "fitted with covariates" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["ridge", "elem_ridge"])
+def test_ridge_is_tuned_on_folds_of_groups_or_as_many_as_asked_for(
+    here, capsys, method
+):
+    found = []
+    for options in ((), ("--groups", "run"), ("--folds", "3")):
+        assert run("tune", "data.npz", "--method", method, *options, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out))
+    alone, groups, _ = found
+    assert alone["scored by"].startswith("R²")
+    assert len({facts["best score"] for facts in found}) == 3
+    X, y, run_of = (np.load("data.npz")[name] for name in ("X", "y", "run"))
+    expected = fit_with_groups(TensorRidge(), X, y, run_of).epsilon_
+    assert groups["epsilon"] == expected
+    table = load("model.sltr").cv_results_
+    assert "split2_test_score" in table
+    assert "split3_test_score" not in table
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "setting"),
+    [
+        ("ridge", "value", "epsilon"),
+        ("elem_ridge", "value", "lambda sparse"),
+        ("ortrr", "value", "beta"),
+        ("cp", "label", "alpha ridge"),
+    ],
+)
+def test_what_a_search_chose_is_told_and_kept(here, capsys, method, target, setting):
+    source = ("X.npy", "--y", "t.csv", "--target", target)
+    assert run("tune", *source, "--method", method, "--json") == 0
+    found, model = json.loads(capsys.readouterr().out), load("model.sltr")
+    assert isinstance(found[setting], float | int)
+    assert found["best score"] == pytest.approx(model.best_score_)
+    if method == "ridge":
+        assert found["scored by"] == "R², leave-one-out"
+        return
+    best = max(model.cv_results_["mean_test_score"])
+    assert found["best score"] == pytest.approx(best)
+    assert run("report", "model.sltr", *source) == 0
+
+
+def test_leave_one_out_scores_are_those_of_a_loop(here):
+    X, y = (np.load("data.npz")[name] for name in ("X", "y"))
+    model = TensorRidge().fit(X, y)
+    alone = cross_val_predict(TensorRidge(model.epsilon_), X, y, cv=LeaveOneOut())
+    expected = 1 - np.mean((alone - y) ** 2) / np.var(y)
+    assert loo_score(model, X, y) == pytest.approx(expected)
+
+
+def test_a_report_names_target_if_the_responses_are_others(here, capsys):
+    source = ("X.npy", "--y", "t.csv", "--target")
+    assert run("fit", *source, "label") == 0
+    assert run("report", "model.sltr", *source, "age") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "'age' are 0.0, 1.0, 2.0, 3.0, …; the model predicts" in error
+    assert "some of 'down', 'up'" in error
+    assert "--target" in error
+    assert run("fit", *source, "value") == 0
+    assert run("report", "model.sltr", *source, "label") == 1
+    assert "the model predicts numbers" in capsys.readouterr().err
+
+
+def test_images_of_another_shape_ask_for_the_mask(here, capsys):
+    nibabel = pytest.importorskip("nibabel")
+    rng = np.random.default_rng(0)
+    image = nibabel.Nifti1Image(rng.normal(size=(5, 4, 3, 20)), np.eye(4))
+    nibabel.save(image, "images.nii.gz")
+    inside = np.zeros((5, 4, 3))
+    inside[1:4, 1:3, :2] = 1
+    nibabel.save(nibabel.Nifti1Image(inside, np.eye(4)), "mask.nii.gz")
+    np.save("y.npy", rng.normal(size=20))
+    source = ("images.nii.gz", "--y", "y.npy")
+    assert run("fit", *source, "--mask", "mask.nii.gz") == 0
+    for command in (("predict",), ("report", "--y", "y.npy")):
+        name, *options = command
+        assert run(name, "model.sltr", "images.nii.gz", *options) == 1
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert "fitted on (3, 2, 2). Give --mask" in error
+    assert run("predict", "model.sltr", source[0], "--mask", "mask.nii.gz") == 0
+
+
+def test_cupy_is_found_by_the_name_of_its_wheel(monkeypatch):
+    there = environment.environment()["optional packages"]
+    assert "cupy" in there
+    monkeypatch.setattr(environment, "_version", {"cupy-cuda12x": "14.0"}.get)
+    assert environment.environment()["optional packages"]["cupy"] == "14.0"
+    monkeypatch.setattr(environment, "_version", lambda _: None)
+    told = environment.environment()["optional packages"]["cupy"]
+    assert told == "not there: pip install cupy-cuda12x"
 
 
 @pytest.mark.parametrize(

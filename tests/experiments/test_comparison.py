@@ -2,14 +2,25 @@
 
 import numpy as np
 import pytest
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 
 from sltr.experiments import comparison
 from sltr.experiments.comparison import compare, summary
-from sltr.experiments.tuned import is_classification
+from sltr.experiments.penalties import FACTORS
+from sltr.experiments.tuned import (
+    fit_with_groups,
+    is_classification,
+    tuned_model,
+)
 from sltr.models.elementary import TensorRidge
 from sltr.models.registry import METHODS, Method
 
@@ -86,14 +97,83 @@ def test_two_labels_are_regressed_where_there_is_no_classifier(data):
     assert ridge["accuracy"] > 0.7
 
 
-def test_more_labels_need_a_classifier(data, monkeypatch):
+def test_more_labels_are_regressed_each_against_the_rest(data):
     X, y = data
-    many = entry("many", DummyRegressor, lambda: DummyClassifier(strategy="prior"))
-    register(monkeypatch, many)
-    found = summary(compare(X, np.digitize(y, [-0.5, 0.5]).astype(str), ("many",)))
-    assert "no classifier" in found[1]["error"]
-    assert found[2]["error"] is None
-    assert 0 < found[2]["accuracy"] < 1
+    labels = np.digitize(y, [-0.5, 0.5])
+    rows = compare(X, labels.astype(str), "elem_ridge", folds=4)
+    splits = StratifiedKFold(4, shuffle=True, random_state=0).split(X, labels)
+    expected = []
+    for train, test in splits:
+        each = [TensorRidge().fit(X[train], labels[train] == k) for k in range(3)]
+        largest = np.argmax([model.predict(X[test]) for model in each], axis=0)
+        expected.append(np.mean(largest == labels[test]))
+    found = [row["metrics"]["accuracy"] for row in rows if row["method"] == "ridge"]
+    assert found == pytest.approx(expected)
+    assert {row["error"] for row in rows} == {None}
+
+
+@pytest.fixture
+def copies():
+    """Return samples with three near-copies each, and responses with much noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 5, 4))
+    y = 2 * X[:, 0, 0] + 2 * rng.normal(size=25)
+    X = np.repeat(X, 4, axis=0) + 0.01 * rng.normal(size=(100, 5, 4))
+    return X, np.repeat(y, 4), np.repeat(np.arange(25), 4)
+
+
+def test_ridge_is_tuned_on_folds_of_groups(copies):
+    X, y, groups = copies
+    model = fit_with_groups(TensorRidge(), X, y, groups)
+    grid = {"epsilon": [row["epsilon"] for row in model.cv_results_["params"]]}
+    oracle = GridSearchCV(TensorRidge(), grid, cv=GroupKFold(5))
+    oracle.fit(X, y, groups=groups)
+    assert model.epsilon_ == oracle.best_params_["epsilon"]
+    np.testing.assert_allclose(
+        model.cv_results_["mean_test_score"],
+        oracle.cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
+    assert model.epsilon_ > 100 * TensorRidge().fit(X, y).epsilon_
+
+
+def test_classes_share_a_penalty_chosen_on_folds_of_groups(copies):
+    X, _, groups = copies
+    labels = np.digitize(X[:, 0, 0], [-0.5, 0.5])
+    model = tuned_model(METHODS["ridge"], kind="multi-class")
+    fit_with_groups(model, X, labels, groups)
+    (chosen,) = {one.epsilon_ for one in model.estimators_}
+    splits = StratifiedGroupKFold(5).split(X, labels, groups)
+    cv, near = list(splits), chosen * 10.0 ** np.array([-2, -1 / 3, 0, 1 / 3, 2])
+    each = [
+        GridSearchCV(TensorRidge(), {"epsilon": near}, cv=cv).fit(X, labels == k)
+        for k in range(3)
+    ]
+    scores = np.mean([one.cv_results_["mean_test_score"] for one in each], axis=0)
+    assert np.argmax(scores) == 2
+
+
+def test_a_pilot_has_the_penalty_of_ridge(copies):
+    X, y, groups = copies
+    search = METHODS["elem_ridge"].make_regressor()
+    fitted = fit_with_groups(search, X, y, groups).best_estimator_
+    ridge = fit_with_groups(TensorRidge(), X, y, groups)
+    assert fitted.epsilon == ridge.epsilon
+    assert len(ridge.cv_results_["params"]) == len(FACTORS)
+    assert ridge.best_score_ == max(ridge.cv_results_["mean_test_score"])
+
+
+def test_groups_reach_the_penalties_of_every_comparison(copies):
+    X, y, groups = copies
+    found = summary(compare(X, y, "elem_ridge", groups=groups))
+    # Near-copies make leave-one-out choose no penalty at all: R² is about -9 then.
+    assert all(line["r2"] > -0.5 for line in found)
+
+
+def test_the_last_group_leaves_ridge_to_itself(data):
+    X, y = data
+    rows = compare(X, y, (), folds=2, groups=np.arange(40) // 20)
+    assert {row["error"] for row in rows} == {None}
 
 
 def test_unknown_method_is_refused_with_the_nearest(data):

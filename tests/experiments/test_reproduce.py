@@ -195,9 +195,23 @@ def test_failures_are_listed_below_the_table(tiny, tmp_path, monkeypatch):
         raise RuntimeError("no luck today")
 
     monkeypatch.setitem(FACTORIES["regressors"], "ridge", broken)
-    page = reproduce("tiny", quick=True, out=tmp_path).tables[0].read_text()
+    found = reproduce("tiny", quick=True, out=tmp_path)
+    page = found.tables[0].read_text()
+    assert found.n_failed == 2
     assert "2 of " in page
     assert "tiny_fair, 4×3×2, ridge, repetition 1: RuntimeError: no luck today" in page
+
+
+def test_the_page_names_all_versions_that_made_its_rows(tiny, tmp_path):
+    found = reproduce("tiny", quick=True, out=tmp_path)
+    lines = found.rows[-1].read_text(encoding="utf-8").splitlines()
+    old = json.loads(lines[0])
+    old["versions"]["sltr"] = "0.0.0"
+    lines[0] = json.dumps(old)
+    found.rows[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page = reproduce("tiny", quick=True, out=tmp_path).tables[0].read_text()
+    now = json.loads(lines[1])["versions"]["sltr"]
+    assert f"sltr {now} and 0.0.0, numpy" in page
 
 
 def released_errors(shape, n, fault, method, n_seeds):
@@ -302,3 +316,9 @@ def test_real_sets_need_their_folder_only_where_they_are_not_packaged(
     page = done.tables[0].read_text()
     assert "| digits, 3 or 8 | Null model | 0.500 ± 0.000 |" in page
     assert "sugar" not in page
+
+
+def test_a_folder_of_real_sets_that_is_not_there_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLTR_DATA", "no/such/folder")
+    with pytest.raises(ValueError, match="expected the folder of real sets"):
+        reproduce("real", quick=True, out=tmp_path)

@@ -265,6 +265,21 @@ def test_rows_survive_numbers_json_does_not_know(tmp_path):
     assert read_rows(tmp_path / "absent.jsonl") == []
 
 
+def test_rows_survive_texts_with_other_line_separators(tmp_path):
+    row = {"key": "a", "error": "one\u2028two\x85three\x0c\n"}
+    append_row(tmp_path / "r.jsonl", row)
+    assert read_rows(tmp_path / "r.jsonl") == [row]
+
+
+@pytest.mark.parametrize("line", ["[]", '{"key": []}', '{"key": KEY}', "null", "\0"])
+def test_lines_that_are_no_result_are_run_again(tmp_path, log, line):
+    expected = run(SPEC.quick(), cheap(log), tmp_path / "whole")
+    broken = tmp_path / "out" / "cheap.jsonl"
+    broken.parent.mkdir()
+    broken.write_text(line.replace("KEY", json.dumps(expected[0]["key"])) + "\n")
+    assert stable(run(SPEC.quick(), cheap(log), tmp_path / "out")) == stable(expected)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
+    GridSearchCV,
     GroupKFold,
     KFold,
     PredefinedSplit,
@@ -22,8 +23,10 @@ from sklearn.model_selection import (
     ShuffleSplit,
     TimeSeriesSplit,
 )
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from sltr import persistence
+from sltr import TensorRidge, persistence
 from sltr.models.linear import predict_linear
 from sltr.models.selection import cv_table
 from sltr.persistence import estimator_classes, load, save
@@ -174,7 +177,7 @@ def test_random_generators_continue_the_same_stream(make):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_model_round_trip_is_exact(stand_in, data, tmp_path, dtype):
-    X, y = data[0].astype(dtype), data[1]
+    X, y = data[0].astype(dtype).reshape(len(data[0]), -1), data[1]
     model = stand_in("nan", cv=KFold(3), feature_shape=(2, 6)).fit(X, y)
     again = load(save(model, tmp_path / "model.sltr"))
     splitters = vars(model).pop("cv"), vars(again).pop("cv")
@@ -243,6 +246,26 @@ def test_foreign_estimators_are_not_saved(tmp_path):
     with pytest.raises(TypeError, match="Ridge was given; expected an estimator of"):
         save(Ridge(), tmp_path / "m")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_to_do_with_a_pipeline_or_a_search_is_told(data, tmp_path):
+    X, y = data[0].reshape(len(data[0]), -1), data[1]
+    pipeline = make_pipeline(StandardScaler(), TensorRidge(feature_shape=(3, 4)))
+    with pytest.raises(TypeError, match=r"whole pipeline by skops\.io\.dump .* steps"):
+        save(pipeline.fit(X, y), tmp_path / "m")
+    search = GridSearchCV(TensorRidge(), {"epsilon": [1.0, 2.0]}, cv=2).fit(X, y)
+    with pytest.raises(TypeError, match="Save its best_estimator_"):
+        save(search, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_scores_of_a_search_are_kept_with_its_best_model(data, tmp_path):
+    grid = {"epsilon": [1.0, 2.0], "feature_shape": [(3, 4), None]}
+    search = GridSearchCV(TensorRidge(), grid, cv=2)
+    model = search.fit(data[0].reshape(len(data[0]), -1), data[1]).best_estimator_
+    model.cv_results_, model.best_params_ = search.cv_results_, search.best_params_
+    again = load(save(model, tmp_path / "m"))
+    assert same(vars(model), vars(again))
 
 
 def test_unsaveable_parameter_is_named(stand_in, tmp_path):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sltr.cli import data, fitting, prediction, showing, work
+from sltr.cli import data, fitting, prediction, showing, tuning, work
 from sltr.cli.environment import sltr_version
 from sltr.cli.output import say
 
@@ -62,7 +62,7 @@ def _program(
 for command in (
     data.simulate,
     fitting.fit,
-    fitting.tune,
+    tuning.tune,
     prediction.predict,
     showing.compare,
     showing.report,

@@ -12,7 +12,7 @@ __all__ = ["environment", "sltr_version"]
 
 _REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "array-api-compat")
 _EXTRAS = {
-    "gpu": ("torch", "cupy"),
+    "gpu": ("torch",),
     "dask": ("dask", "distributed", "zarr"),
     "video": ("av",),
     "neuro": ("nibabel", "nilearn"),
@@ -45,7 +45,8 @@ def environment() -> dict[str, dict[str, Any]]:
             name: _version(name) or f"not there: pip install 'sltr[{extra}]'"
             for extra, names in _EXTRAS.items()
             for name in names
-        },
+        }
+        | {"cupy": _cupy_version() or "not there: pip install cupy-cuda12x"},
     }
 
 
@@ -61,6 +62,12 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _cupy_version() -> str | None:
+    """Return the version of CuPy, which is distributed by version of CUDA."""
+    wheels = ("cupy", *(f"cupy-cuda{number}x" for number in (11, 12, 13)))
+    return next(filter(None, map(_version, wheels)), None)
 
 
 def _accelerators() -> dict[str, Any]:

@@ -1,19 +1,16 @@
-"""Commands that fit a model and write it."""
+"""The command that fits a model with settings given, and writes it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sltr.cli.options import (
     Config,
-    Covariates,
     Data,
     Device,
-    Groups,
-    Jobs,
     Json,
     Labels,
     Mask,
@@ -21,13 +18,13 @@ from sltr.cli.options import (
     Target,
     Task,
     choose,
-    parse_names,
 )
-from sltr.cli.output import progress_bar
-from sltr.cli.responses import kind_of, refuse_words
+from sltr.cli.progress import progress_bar
+from sltr.cli.reading import placed, read_samples, reading_options
+from sltr.cli.responses import kind_of
 from sltr.cli.saving import write_model
 
-__all__ = ["fit", "tune"]
+__all__ = ["Out", "fit"]
 
 Out = Annotated[Path, typer.Option(help="The model to write.", metavar="FILE")]
 REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
@@ -71,7 +68,6 @@ def fit(
         sltr fit data.npz --device cuda
     """
     from sltr import SLTRClassifier, SLTRRegressor
-    from sltr.datasets import load_samples
     from sltr.design import memory_bytes
     from sltr.persistence.files import check_destination
 
@@ -82,7 +78,7 @@ def fit(
         _check_fraction(lambda_low, "--lambda-low", "singular value")
     # On a device samples are in memory by definition.
     largest = memory_bytes(memory_limit) if device == "cpu" else None
-    loaded = load_samples(data, y=y, target=target, mask=mask, largest=largest)
+    loaded = read_samples(data, y=y, target=target, mask=mask, largest=largest)
     labels = kind_of(loaded.y, task) != "regression"
     model = (SLTRClassifier if labels else SLTRRegressor)(
         epsilon=epsilon if epsilon == "loo" else _number(epsilon, "--epsilon"),
@@ -92,118 +88,11 @@ def fit(
         refine=None if refine == "none" else refine,
         memory_limit=memory_limit,
     )
-    X, responses = _placed(loaded, device, labels=labels)
+    X, responses = placed(loaded, device, labels=labels)
     with progress_bar("Fitting", quiet=json) as move:
         model.set_params(progress=move).fit(X, responses)
-    given = data, _reading(y, target, mask)
+    given = data, reading_options(y, target, mask)
     write_model(model.set_params(progress=None), loaded, out, given, json)
-
-
-def tune(
-    data: Data,
-    out: Out = Path("model.sltr"),
-    y: Labels = None,
-    target: Target = "y",
-    groups: Groups = None,
-    covariates: Covariates = None,
-    mask: Mask = None,
-    task: Task = "auto",
-    method: Annotated[
-        str, typer.Option(help="sltr, or a peer: remurs, cp, tucker, lasso, …")
-    ] = "sltr",
-    epsilons: Annotated[
-        str | None,
-        typer.Option(
-            help="Penalties of SLTR's pilot to try, with commas; or loo, or paper.",
-            metavar="NUMBERS",
-        ),
-    ] = None,
-    memory_limit: Memory = None,
-    jobs: Jobs = None,
-    device: Device = "cpu",
-    json: Json = False,
-    config: Config = None,
-) -> None:
-    """Choose every setting of a method by cross-validation, and fit it.
-
-    Examples
-    --------
-        sltr tune data.npz --out model.sltr
-        sltr tune films/ --out film.sltr
-        sltr tune bold.nii.gz --y runs.csv --target face --groups run
-        sltr tune data.npz --epsilons 1,10,100
-        sltr tune data.npz --method remurs --jobs -1
-        sltr tune data.npz --device cuda
-    """
-    from sltr.datasets import load_samples
-    from sltr.design import memory_bytes
-    from sltr.experiments.tuned import tuned_model
-    from sltr.models.registry import method as registered
-    from sltr.persistence.files import check_destination
-
-    check_destination(out)
-    entry = registered(method)
-    own = {"--epsilons": epsilons, "--memory-limit": memory_limit}
-    if method != "sltr":
-        _refuse_given(own, entry.title)
-    penalties = None if epsilons is None else _penalties(epsilons)
-    stays = method == "sltr" and device == "cpu"
-    loaded = load_samples(
-        data,
-        y=y,
-        target=target,
-        groups=groups,
-        covariates=parse_names(covariates),
-        mask=mask,
-        # The other methods, and devices, have all samples in memory.
-        largest=memory_bytes(memory_limit) if stays else None,
-    )
-    kind = kind_of(loaded.y, task)
-    if kind != "regression" and entry.make_classifier is None:
-        refuse_words(loaded.y, entry.title)
-    model = tuned_model(entry, kind=kind, groups=loaded.groups, n_jobs=jobs)
-    if method == "sltr":
-        model.set_params(memory_limit=memory_limit)
-    if penalties is not None:
-        model.set_params(epsilons=penalties)
-    if device != "cpu" and type(model).__module__.startswith("sklearn."):
-        msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
-        raise ValueError(msg)
-    X, responses = _placed(loaded, device, labels=kind != "regression")
-    beside = {"groups": loaded.groups, "covariates": loaded.covariates}
-    with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
-        if "progress" in model.get_params(deep=False):
-            model.set_params(progress=move)
-        _fit_with(model, X, responses, beside)
-    model = getattr(model, "best_estimator_", model)
-    if "progress" in model.get_params(deep=False):
-        model.set_params(progress=None)
-    write_model(model, loaded, out, (data, _reading(y, target, mask)), json)
-
-
-def _placed(loaded: Any, device: str, *, labels: bool) -> tuple[Any, Any]:
-    """Return samples and responses where they are to be computed with."""
-    from sltr._array import on_device
-
-    if device == "cpu":
-        return loaded.X, loaded.y
-    X = on_device(loaded.X, device)
-    return X, loaded.y if labels else on_device(loaded.y, device)
-
-
-def _reading(y: Path | None, target: str, mask: Path | None) -> dict[str, Any]:
-    """Return the options that samples were read with, as far as they were given."""
-    return {"--y": y, "--target": None if target == "y" else target, "--mask": mask}
-
-
-def _refuse_given(options: dict[str, Any], title: str) -> None:
-    for option, value in options.items():
-        if value is not None:
-            msg = (
-                f"{option}={value} was given; {title} does not take it, SLTR alone "
-                "does. Leave it out, or use --method sltr"
-            )
-            raise typer.BadParameter(msg)
 
 
 def _check_fraction(value: float, option: str, what: str) -> None:
@@ -215,39 +104,9 @@ def _check_fraction(value: float, option: str, what: str) -> None:
         raise typer.BadParameter(msg)
 
 
-def _penalties(text: str) -> str | tuple[float, ...]:
-    if text in ("loo", "paper"):
-        return text
-    try:
-        return tuple(float(part) for part in parse_names(text))
-    except ValueError:
-        msg = f"--epsilons={text!r} was given; expected numbers as 1,10, loo or paper"
-        raise typer.BadParameter(msg) from None
-
-
 def _number(text: str, option: str) -> float:
     try:
         return float(text)
     except ValueError:
         msg = f"{option}={text!r} was given; expected a number, or loo"
         raise typer.BadParameter(msg) from None
-
-
-def _fit_with(model: Any, X: Any, y: Any, given: dict[str, Any]) -> None:
-    """Fit with groups and covariates; refuse covariates that would be ignored."""
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.utils.validation import has_fit_parameter
-
-    extra = {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        if has_fit_parameter(model, name) or isinstance(model, GridSearchCV):
-            extra[name] = value
-        elif name == "covariates":
-            msg = (
-                f"{type(model).__name__} takes no covariates; expected a method that "
-                "does: cp or tucker. Leave --covariates out or change --method."
-            )
-            raise ValueError(msg)
-    model.fit(X, y, **extra)

@@ -78,6 +78,14 @@ def _as_text(value: Any) -> Any:
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
+def _check_jobs(jobs: int | None) -> int | None:
+    """Refuse no processes at all; joblib would say so late, and in its own words."""
+    if jobs == 0:
+        msg = "0 was given; expected 1 or more, or -1 for all cores"
+        raise typer.BadParameter(msg)
+    return jobs
+
+
 Data = Annotated[
     list[Path],
     typer.Argument(
@@ -128,9 +136,12 @@ Memory = Annotated[
         metavar="SIZE",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of all that is random.")]
+Seed = Annotated[int, typer.Option(help="Seed of all that is random.", min=0)]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", help="Processes; -1 for all cores.")
+    int | None,
+    typer.Option(
+        "--jobs", "-j", help="Processes; -1 for all cores.", callback=_check_jobs
+    ),
 ]
 Device = Annotated[
     str,

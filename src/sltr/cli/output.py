@@ -5,22 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
-__all__ = ["print_facts", "print_json", "print_scores", "progress_bar", "say"]
+__all__ = ["print_facts", "print_json", "print_scores", "say"]
 
 SCORES = {"r2": "R²", "mse": "MSE", "auroc": "AUROC", "accuracy": "accuracy"}
 
@@ -60,36 +51,6 @@ def print_scores(lines: Sequence[Mapping[str, Any]]) -> None:
     for line in lines:
         if line["error"]:
             say(f"{line['title']}: {line['error']}")
-
-
-@contextmanager
-def progress_bar(text: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
-    """Give a function (done, total, what) that moves a bar with the time left.
-
-    Where there is no terminal it writes a line for each thing that has a name.
-    """
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=quiet or not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(text, total=None)
-
-        def move(done: int, total: int, what: str = "") -> None:
-            if what and not quiet and not console.is_terminal:
-                say(f"{text}: {what} ({done + 1} of {total})")
-            shown = f"{text}: {what}" if what else text
-            bar.update(task, completed=done, total=total, description=shown)
-
-        yield move
 
 
 def _stdout() -> Console:

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from sltr.cli.matching import match_covariates, match_images
 from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_names
 from sltr.cli.output import print_json, say
+from sltr.cli.reading import read_samples
 
 __all__ = ["predict"]
 
@@ -39,7 +41,6 @@ def predict(
         sltr predict model.sltr scan*.nii.gz --mask mask.nii.gz --json
     """
     from sltr import load
-    from sltr.datasets import load_samples
     from sltr.design import memory_bytes
     from sltr.persistence.files import check_destination
 
@@ -48,16 +49,18 @@ def predict(
             msg = f"--out={out} was given; expected a name that ends in .csv or .npy"
             raise typer.BadParameter(msg)
         check_destination(out)
-    fitted = load(model)
+    fitted, names = load(model), parse_names(covariates)
+    match_covariates(fitted, names)
     lazy = hasattr(fitted, "memory_limit")
-    loaded = load_samples(
+    loaded = read_samples(
         data,
         y=y,
         target=None,
-        covariates=parse_names(covariates),
+        covariates=names,
         mask=mask,
         largest=memory_bytes(fitted.memory_limit) if lazy else None,
     )
+    match_images(fitted, data, loaded.X, mask)
     columns = _predictions(fitted, loaded.X, loaded.covariates)
     if json:
         print_json(columns)

@@ -7,7 +7,7 @@ from typing import Any
 from sltr.cli.options import choose
 from sltr.cli.output import say
 
-__all__ = ["kind_of", "refuse_words"]
+__all__ = ["kind_of", "refuse_labels"]
 
 
 def kind_of(y: Any, task: str) -> str:
@@ -22,14 +22,16 @@ def kind_of(y: Any, task: str) -> str:
     return kind
 
 
-def refuse_words(y: Any, title: str) -> None:
-    """Say which methods have a classifier, if labels are words and this has none."""
+def refuse_labels(y: Any, kind: str, title: str) -> None:
+    """Say which methods have a classifier, if this one cannot regress the labels."""
     from sltr.models.registry import METHODS
 
-    if y.dtype.kind not in "biuf":
+    words = y.dtype.kind not in "biuf"
+    if words or kind == "multi-class":
         able = [name for name, entry in METHODS.items() if entry.make_classifier]
+        what = "the labels are words" if words else "there are more than two classes"
         msg = (
-            f"{title} has no classifier and the labels are words; expected labels 0 "
-            f"and 1, or one of the methods {', '.join(able)}."
+            f"{title} has no classifier and {what}; expected labels 0 and 1, or one of "
+            f"the methods {', '.join(name for name in able if name != 'null')}."
         )
         raise ValueError(msg)

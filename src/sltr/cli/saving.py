@@ -30,10 +30,13 @@ def write_model(
     facts |= {"samples": loaded.X.shape[0], "shape": loaded.X.shape[1:]}
     facts |= _fitted_values(model)
     if "best score" in facts:
-        facts["scored by"] = metric_name(model)
+        alone = "" if hasattr(model, "cv_results_") else ", leave-one-out"
+        facts["scored by"] = metric_name(model) + alone
     facts["entries that are not zero"] = int((model.coef_ != 0).sum())
     (print_json if json else print_facts)(facts)
-    say(f"Wrote {out}. Next: {_report_command(out, *given)}")
+    reported = not getattr(model, "n_covariates_in_", 0)
+    hint = f" Next: {_report_command(out, *given)}" if reported else ""
+    say(f"Wrote {out}.{hint}")
 
 
 def _report_command(out: Path, data: list[Path], options: dict[str, Any]) -> str:
@@ -51,6 +54,8 @@ def _fitted_values(model: Any) -> dict[str, Any]:
     for name, value in vars(model).items():
         if name == "refine_settings_":
             found |= _refit(model)
+        elif name == "best_params_":
+            found |= {key.replace("_", " "): item for key, item in value.items()}
         elif (
             name.endswith("_")
             and name not in told
@@ -62,9 +67,11 @@ def _fitted_values(model: Any) -> dict[str, Any]:
 
 
 def _refit(model: Any) -> dict[str, Any]:
-    """Return the best refit by its settings' names, and how many are averaged."""
-    from sltr.models.candidates import own_settings
+    """Return the refit by its settings' names, and how many candidates are averaged."""
+    from sltr.models.candidates import SETTINGS
 
-    row = own_settings(model.cv_results_["params"][model.best_index_])
-    settings = {name: row[name] for name in ("rank", "ridge", "steps") if name in row}
+    kind = getattr(model, "refine_", model.refine)
+    settings = dict(zip(SETTINGS[kind], model.refine_settings_, strict=True))
+    if not hasattr(model, "weights_"):
+        return settings
     return settings | {"candidates averaged": int((model.weights_ > 0).sum())}

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sltr.cli.matching import match_images, match_responses, refuse_covariates
 from sltr.cli.options import (
     Config,
     Data,
@@ -21,7 +22,9 @@ from sltr.cli.options import (
     Task,
     parse_names,
 )
-from sltr.cli.output import print_json, print_scores, progress_bar, say
+from sltr.cli.output import print_json, print_scores, say
+from sltr.cli.progress import progress_bar
+from sltr.cli.reading import read_samples
 from sltr.cli.responses import kind_of
 
 __all__ = ["compare", "report"]
@@ -55,13 +58,12 @@ def compare(
         sltr compare data.npz --methods sltr,remurs,sturm,lasso --folds 10
         sltr compare X.npy --y people.csv --target group --groups site --json
     """
-    from sltr.datasets import load_samples
     from sltr.experiments import compare as compare_methods
     from sltr.experiments import summary
     from sltr.models.registry import METHODS
 
     chosen = tuple(METHODS) if methods == "all" else parse_names(methods)
-    loaded = load_samples(data, y=y, target=target, groups=groups, mask=mask)
+    loaded = read_samples(data, y=y, target=target, groups=groups, mask=mask)
     labels = kind_of(loaded.y, task) != "regression"
     with progress_bar("Comparing", quiet=json) as move:
         rows = compare_methods(
@@ -119,7 +121,6 @@ def report(
     """
     from sltr import load
     from sltr import report as write_report
-    from sltr.datasets import load_samples
     from sltr.persistence.files import check_destination
 
     check_destination(out)
@@ -127,8 +128,13 @@ def report(
         msg = f"--test-y={test_y} was given without samples; expected --test as well"
         raise typer.BadParameter(msg)
     fitted = load(model)
-    loaded = load_samples(data, y=y, target=target, mask=mask)
-    unseen = load_samples(test, y=test_y, target=target, mask=mask) if test else None
+    refuse_covariates(fitted)
+    loaded = read_samples(data, y=y, target=target, mask=mask)
+    unseen = read_samples(test, y=test_y, target=target, mask=mask) if test else None
+    for files, given in ((data, loaded), (test, unseen)):
+        if files and given is not None:
+            match_images(fitted, files, given.X, mask)
+            match_responses(fitted, given.y, target)
     page = write_report(
         fitted,
         loaded.X,

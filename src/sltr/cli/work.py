@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from sltr.cli.options import Config, Jobs, Json, choose
-from sltr.cli.output import print_facts, print_json, progress_bar, say
+from sltr.cli.options import Config, Jobs, Json, choose, parse_names
+from sltr.cli.output import print_facts, print_json, say
+from sltr.cli.progress import progress_bar
 
 __all__ = ["bench", "info", "reproduce"]
 
@@ -36,6 +37,9 @@ def reproduce(
     method: Annotated[
         list[str] | None, typer.Option(help="Only this method; may be repeated.")
     ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Run again what failed before.")
+    ] = False,
     jobs: Jobs = None,
     json: Json = False,
     config: Config = None,
@@ -60,9 +64,10 @@ def reproduce(
             quick=quick,
             out=out,
             data=data,
-            classes=[names.split(",") for names in pair] if pair else None,
+            classes=[parse_names(names) for names in pair] if pair else None,
             methods=method or None,
             n_jobs=jobs,
+            retry=retry,
             progress=move,
         )
     if json:
@@ -73,6 +78,8 @@ def reproduce(
     for table in found.tables:
         sys.stdout.write(table.read_text(encoding="utf-8"))
     say(f"Results, tables and figures are in {out}.")
+    if found.n_failed:
+        say(f"{found.n_failed} results failed; --retry runs them again.")
 
 
 def bench(

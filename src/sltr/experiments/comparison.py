@@ -18,7 +18,7 @@ from sltr.experiments.rows import Row
 from sltr.experiments.run import fit_on
 from sltr.experiments.scores import score_model
 from sltr.experiments.trials import Trial
-from sltr.experiments.tuned import response_kind, tuned_model
+from sltr.experiments.tuned import check_folds, response_kind, tuned_model
 from sltr.models.registry import Method, method
 
 __all__ = [
@@ -52,7 +52,7 @@ def compare(
 
     No held-out sample has a part in any choice. The null model and ridge are
     always among the methods. A method without a classifier regresses labels 0 and
-    1; with more than two classes it is left out, with the reason in `error`.
+    1, and of more than two classes each against the rest.
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ def compare(
     folds : int
         Outer folds; samples are shuffled, labels keep their shares.
     groups : array of shape (n,), optional
-        Samples that belong together and stay on one side, tuning included.
+        Samples that belong together and stay on one side, tuning included: methods
+        choose on folds of groups, ridge its penalty too.
     classification : bool, optional
         Default: as `is_classification` finds.
     random_state : int
@@ -120,11 +121,7 @@ def _outer_folds(
     y: np.ndarray, folds: int, groups: Any, classification: bool, random_state: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return pairs (training rows, test rows)."""
-    n_units = len(y) if groups is None else len(np.unique(groups))
-    if not 2 <= folds <= n_units:
-        what = "samples" if groups is None else "groups"
-        msg = f"folds={folds} was given; expected 2 to {n_units}, the number of {what}."
-        raise ValueError(msg)
+    check_folds(folds, len(y), groups)
     if classification:
         rarest = np.unique(y, return_counts=True)[1].min()
         if groups is None and rarest < folds:

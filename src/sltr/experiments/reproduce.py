@@ -43,12 +43,15 @@ class Reproduced:
         Markdown.
     figures : tuple of Path
         PNG.
+    n_failed : int
+        Results that are an error; the table lists them.
     """
 
     name: str
     rows: tuple[Path, ...]
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
+    n_failed: int = 0
 
 
 def reproduce(
@@ -118,7 +121,8 @@ def reproduce(
     table = target / f"{stem}.md"
     table.write_text(page(study, rows, quick=quick, figures=figures), encoding="utf-8")
     files = tuple(target / f"{part.experiment.name}.jsonl" for part in study.parts)
-    return Reproduced(name, files, (table,), tuple(figures))
+    n_failed = sum(bool(row["error"]) for row in rows)
+    return Reproduced(name, files, (table,), tuple(figures), n_failed)
 
 
 def _known(name: str) -> Study:
@@ -170,6 +174,12 @@ def _with_data(
         raise ValueError(msg)
     if study.kind == "real":
         place = data if data is not None else os.environ.get("SLTR_DATA")
+        if place is not None and not Path(place).is_dir():
+            msg = (
+                f"data={str(place)!r} was given, or is in SLTR_DATA; expected the "
+                "folder of real sets. Without one the packaged sets are run."
+            )
+            raise ValueError(msg)
         parts = (_in_folder(part, place) for part in study.parts)
         return replace(study, parts=tuple(p for p in parts if p.experiment.conditions))
     if data is not None:
@@ -187,7 +197,8 @@ def _pairs(
         given = None if data is None else str(data)
         msg = (
             f"data={given!r} was given; {study.name!r} needs a folder of clips with "
-            "one sub-folder for each class, such as UCF101 unpacked."
+            "one sub-folder for each class, such as UCF101 unpacked. Name it as `data` "
+            "(--data)."
         )
         raise ValueError(msg)
     folder = Path(data)

@@ -32,19 +32,20 @@ def append_row(path: Path, row: Row) -> None:
 def read_rows(path: str | PathLike[str]) -> list[Row]:
     """Read the rows of a file; none where there is no file.
 
-    Lines that are not whole (a run was killed while it wrote) are left out. Of
-    several rows with the same key the last counts.
+    Lines that are not whole (a run was killed while it wrote), or are no row, are
+    left out. Of several rows with the same key the last counts.
     """
     file = Path(path)
     if not file.exists():
         return []
     rows: dict[str, Row] = {}
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+    # Not splitlines, which would cut texts at Unicode's other line separators.
+    for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if isinstance(row, dict) and "key" in row:
+        if isinstance(row, dict) and isinstance(row.get("key"), str):
             rows.pop(row["key"], None)
             rows[row["key"]] = row
     return list(rows.values())

@@ -16,19 +16,23 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.model_selection import GridSearchCV
-from sklearn.utils.validation import has_fit_parameter
 
 from sltr.experiments.rows import Row, append_row, read_rows
 from sltr.experiments.scores import METRICS, fitted_coef, score_model
 from sltr.experiments.spec import Experiment, Job
 from sltr.experiments.trials import SOURCES, Trial, draw_trial
-from sltr.experiments.tuned import group_folds
+from sltr.experiments.tuned import fit_with_groups
 from sltr.persistence.files import write_atomically
 
 __all__ = ["fit_on", "make_folder", "run"]
 
 Methods = Mapping[str, Callable[..., Any]]
+
+# What a row needs to be in a table.
+FIELDS = {
+    *("experiment", "condition", "options", "repetition", "method", "seed"),
+    *("metrics", "error", "fit_seconds", "n_candidates", "versions", "finished"),
+}
 
 
 def run(
@@ -53,7 +57,8 @@ def run(
     methods : mapping from name to callable
         Each returns an estimator that is not fitted and tunes itself; called with
         the experiment's candidates for it as keyword arguments. Where the data
-        have groups, a number of folds ``cv`` becomes as many folds of whole groups.
+        have groups, a number of folds ``cv`` becomes as many folds of whole groups,
+        and they choose a ridge penalty that leave-one-out would choose.
     folder : path
         Made if it is not there.
     n_jobs : int, optional
@@ -89,11 +94,8 @@ def run(
     target = make_folder(folder)
     file = target / f"{experiment.name}.jsonl"
     wanted = {job.key(): place for place, job in enumerate(jobs)}
-    done = {
-        row["key"]
-        for row in read_rows(file)
-        if row["key"] in wanted and not (retry and row["error"])
-    }
+    before = _results(file, wanted)
+    done = {row["key"] for row in before if not (retry and row["error"])}
     left = [job for job in jobs if job.key() not in done]
     workers = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     n_done = len(jobs) - len(left)
@@ -104,8 +106,13 @@ def run(
         append_row(file, row)
         n_done += 1
         _report(progress, n_done, len(jobs))
-    rows = [row for row in read_rows(file) if row["key"] in wanted]
-    return sorted(rows, key=lambda row: wanted[row["key"]])
+    return sorted(_results(file, wanted), key=lambda row: wanted[row["key"]])
+
+
+def _results(file: Path, wanted: Mapping[str, int]) -> list[Row]:
+    """Return the rows of these keys; what is no whole result counts as not done."""
+    rows = read_rows(file)
+    return [row for row in rows if row["key"] in wanted and row.keys() >= FIELDS]
 
 
 def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
@@ -136,18 +143,9 @@ def fit_on(model: Any, trial: Trial) -> Any:
 
     Tuning keeps samples of a group on one side, as the outer split does.
     """
-    X, y, groups = trial.X, trial.y, trial.groups
-    if groups is None:
-        return model.fit(X, y)
-    cv = getattr(model, "cv", "none of its own")
-    cv = 5 if cv is None else cv  # scikit-learn's default
-    if isinstance(cv, int):
-        labels = np.issubdtype(y.dtype, np.integer)
-        folds = group_folds(groups, cv, labels=labels).split(X, y, groups)
-        return model.set_params(cv=list(folds)).fit(X, y)
-    if has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV):
-        return model.fit(X, y, groups=groups)
-    return model.fit(X, y)
+    if trial.groups is None:
+        return model.fit(trial.X, trial.y)
+    return fit_with_groups(model, trial.X, trial.y, trial.groups)
 
 
 def _n_candidates(model: Any) -> int | None:

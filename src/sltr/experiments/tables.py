@@ -120,14 +120,18 @@ def _origin(rows: Sequence[Row]) -> str:
     for row in rows:
         counts.setdefault(row["experiment"], set()).add(row["repetition"])
     each = ", ".join(f"{name} {len(found)}" for name, found in counts.items())
-    versions = rows[-1]["versions"]
     names = ", ".join(
-        f"{name} {versions[name]}" for name in ("sltr", "numpy", "scikit-learn")
+        f"{name} {_versions(rows, name)}" for name in ("sltr", "numpy", "scikit-learn")
     )
     return (
         f"Mean ± standard error. Repetitions: {each}; seeds follow from {seeds}. "
-        f"{names}; last result {rows[-1]['finished']}."
+        f"{names}; last result {max(row['finished'] for row in rows)}."
     )
+
+
+def _versions(rows: Sequence[Row], package: str) -> str:
+    """Return the versions that the rows were made by: a run may have been resumed."""
+    return " and ".join(dict.fromkeys(row["versions"][package] for row in rows))
 
 
 def _failure(row: Row) -> str:

@@ -1,15 +1,26 @@
-"""The kind of a response, and a method's estimator that tunes itself for it."""
+"""The kind of a response, and a method's estimator tuned for it, groups kept whole."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.utils.validation import has_fit_parameter
 
+from sltr.experiments.penalties import loo_parameters, set_penalties
+from sltr.models.labels import label_indicators
 from sltr.models.registry import Method
 
-__all__ = ["group_folds", "is_classification", "response_kind", "tuned_model"]
+__all__ = [
+    "check_folds",
+    "fit_with_groups",
+    "group_folds",
+    "is_classification",
+    "response_kind",
+    "tuned_model",
+]
 
 
 def is_classification(y: Any) -> bool:
@@ -44,6 +55,23 @@ def response_kind(y: Any, classification: bool | None = None) -> str:
     return "binary" if len(classes) == 2 else "multi-class"
 
 
+def check_folds(folds: int, n_samples: int, groups: Any = None) -> None:
+    """Refuse a number of folds that there cannot be.
+
+    Examples
+    --------
+    >>> check_folds(9, 100, groups=[0, 0, 1, 1])
+    Traceback (most recent call last):
+    ...
+    ValueError: folds=9 was given; expected 2 to 2, the number of groups.
+    """
+    n_units = n_samples if groups is None else len(np.unique(groups))
+    if not 2 <= folds <= n_units:
+        what = "samples" if groups is None else "groups"
+        msg = f"folds={folds} was given; expected 2 to {n_units}, the number of {what}."
+        raise ValueError(msg)
+
+
 def group_folds(groups: Any, n_folds: int, *, labels: bool) -> Any:
     """Return the splitter of at most so many folds that keep groups together."""
     splitter = StratifiedGroupKFold if labels else GroupKFold
@@ -51,9 +79,17 @@ def group_folds(groups: Any, n_folds: int, *, labels: bool) -> Any:
 
 
 def tuned_model(
-    entry: Method, *, kind: str, groups: Any = None, n_jobs: int | None = None
+    entry: Method,
+    *,
+    kind: str,
+    groups: Any = None,
+    folds: int | None = None,
+    n_jobs: int | None = None,
 ) -> Any:
     """Return the method's estimator that tunes itself, for the kind of response.
+
+    Where a method has no classifier, labels 0 and 1 are regressed, and of more than
+    two classes each against the rest: the largest prediction wins.
 
     Parameters
     ----------
@@ -61,20 +97,44 @@ def tuned_model(
     kind : {"regression", "binary", "multi-class"}
     groups : array of shape (n,), optional
         What its own folds have to keep together.
+    folds : int, optional
+        Its own number of folds; default: the method's, or 5 of groups.
     n_jobs : int, optional
         For a method that takes it.
     """
-    if kind == "multi-class" and entry.make_classifier is None:
-        msg = (
-            f"{entry.title} has no classifier and there are more than two classes; "
-            "expected two, as labels 0 and 1 to regress."
-        )
-        raise ValueError(msg)
     classifier = None if kind == "regression" else entry.make_classifier
-    labels = classifier is not None
     model = (classifier or entry.make_regressor)()
     wanted: dict[str, Any] = {"n_jobs": n_jobs}
     if groups is not None:
-        wanted["cv"] = group_folds(groups, 5, labels=labels)
+        labels = classifier is not None
+        wanted["cv"] = group_folds(groups, folds or 5, labels=labels)
+    elif folds is not None:
+        wanted["cv"] = folds
     known = model.get_params(deep=False)
-    return model.set_params(**{k: v for k, v in wanted.items() if k in known})
+    model.set_params(**{k: v for k, v in wanted.items() if k in known})
+    one_by_one = kind == "multi-class" and classifier is None
+    return OneVsRestClassifier(model) if one_by_one else model
+
+
+def fit_with_groups(model: Any, X: np.ndarray, y: np.ndarray, groups: Any) -> Any:
+    """Fit a model whose every choice keeps samples of a group on one side.
+
+    Numbers of folds, of the model or of one inside it, become as many folds of whole
+    groups, and so does the leave-one-out choice of a ridge penalty.
+    """
+    counts = {
+        name: 5 if cv is None else cv  # scikit-learn's default
+        for name, cv in model.get_params().items()
+        if name.rpartition("__")[2] == "cv" and (cv is None or isinstance(cv, int))
+    }
+    # Of a single group there are no folds, and ridge is left to itself.
+    several = len(np.unique(groups)) > 1
+    if counts or (several and loo_parameters(model)):
+        labels = np.issubdtype(y.dtype, np.integer)
+        splitter = group_folds(groups, max(counts.values(), default=5), labels=labels)
+        splits = list(splitter.split(X, y, groups))
+        model.set_params(**dict.fromkeys(counts, splits))
+        each = isinstance(model, OneVsRestClassifier)
+        set_penalties(model, X, label_indicators(y)[1] if each else y, splits)
+    own = has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
+    return model.fit(X, y, groups=groups) if own else model.fit(X, y)

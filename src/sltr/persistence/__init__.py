@@ -91,10 +91,7 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
     """
     name = type(model).__name__
     if estimator_classes().get(name) is not type(model):
-        msg = (
-            f"{name} was given; expected an estimator of sltr. Save the fitted "
-            "sltr estimator itself (of a pipeline: its last step)."
-        )
+        msg = f"{name} was given; expected an estimator of sltr. {_instead(model)}"
         raise TypeError(msg)
     tensors: Tensors = {}
     params = model.get_params(deep=False)
@@ -115,6 +112,18 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
     metadata = {_KEY: text, "sha256": _checksum(text, tensors)}
     content = _safetensors().numpy.save(tensors, metadata=metadata)
     return write_atomically(Path(path), content)
+
+
+def _instead(model: Any) -> str:
+    """Return what can be done with a model that is not of this package."""
+    if hasattr(model, "steps"):
+        return (
+            "Save the whole pipeline by skops.io.dump or pickle: its last step alone "
+            "would predict from rows that the steps before it have not transformed."
+        )
+    if hasattr(model, "best_estimator_"):
+        return "Save its best_estimator_, if that is one."
+    return "Save the fitted sltr estimator itself, or keep this one as a pickle."
 
 
 def load(path: str | os.PathLike) -> Any:
