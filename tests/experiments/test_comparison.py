@@ -226,3 +226,12 @@ def test_progress_counts_every_fit(data):
     assert [done for done, _, _ in calls] == [0, 1, 2, 3, 4]
     assert {total for _, total, _ in calls} == {4}
     assert calls[1][2] == "Ridge, fold 1"
+
+
+def test_a_column_of_responses_is_what_it_holds(rng):
+    X, y = rng.normal(size=(24, 4, 3)), rng.normal(size=24)
+    flat, column = (
+        summary(compare(X, given, methods=(), folds=3)) for given in (y, y[:, None])
+    )
+    for one, other in zip(flat, column, strict=True):
+        assert one["mse"] == pytest.approx(other["mse"])

@@ -192,6 +192,31 @@ def test_bic_picks_the_true_rank():
     assert TuckerRegressor("bic").fit(X, y).ranks_ == (2, 2, 2)
 
 
+@pytest.mark.parametrize("model", [CPRegressor(), TuckerRegressor()], ids=str)
+@pytest.mark.parametrize("family", ["normal", "poisson"])
+def test_bic_counts_samples_whatever_their_weights_sum_to(model, family):
+    X, y, eta, _ = _planted(300)
+    y = np.random.default_rng(1).poisson(np.exp(eta)) if family == "poisson" else y
+    model.set_params(family=family).fit(X, y)
+    assert model.coef_.any()
+    chosen, expected, deviance = model.coef_, model.bic_, model.deviance_
+    model.fit(X, y, sample_weight=np.full(300, 1.0 / 300.0))
+    np.testing.assert_allclose(model.coef_, chosen, rtol=1e-6)
+    assert model.bic_ == pytest.approx(expected)
+    assert model.deviance_ == pytest.approx(deviance / 300.0)
+
+
+@pytest.mark.parametrize("model", [CPRegressor(), TuckerRegressor()], ids=str)
+def test_bic_takes_whole_weights_for_repeated_samples(model):
+    X, y, _, _ = _planted(100, noise=0.5)
+    times = np.arange(100) % 3
+    weighted = model.fit(X, y, sample_weight=times)
+    coef, bic = weighted.coef_, weighted.bic_
+    repeated = model.fit(X.repeat(times, 0), y.repeat(times))
+    np.testing.assert_allclose(coef, repeated.coef_, atol=1e-6)
+    assert bic == pytest.approx(repeated.bic_)
+
+
 def test_bic_formula():
     X, y, _, _ = _planted(300)
     model = CPRegressor(2).fit(X, y)
@@ -299,9 +324,11 @@ def test_torch_gives_the_same_answer():
         (CPRegressor(2.5), "rank=2.5"),
         (CPRegressor(21), "at most 20"),
         (CPRegressor("cv"), "CPRegressorCV"),
-        (CPRegressor(ranks=()), "at least one rank"),
+        (CPRegressor(ranks=()), r"ranks=\(\) .*at least one"),
+        (CPRegressor(ranks=2), r"ranks=2 .*write \[2\]"),
         (CPRegressor(ranks=(0, 1)), "ranks=0"),
         (CPRegressor(family="gamma"), "family='gamma'"),
+        (CPRegressor(family=["normal"]), r"family=\['normal'\]"),
         (CPRegressor(2, alpha_ridge=-1.0), "alpha_ridge"),
         (CPRegressor(2, n_restarts=0), "n_restarts=0"),
         (CPRegressor(8, alpha_ridge=0.0), "alpha_ridge > 0"),
@@ -315,7 +342,10 @@ def test_torch_gives_the_same_answer():
         (HRTRRRegressor("bic"), "rank='bic'"),
         (ORTRRRegressor(max_rank=0), "max_rank=0"),
         (ORTRRRegressor(beta=0.0), "beta=0"),
-        (CPRegressorCV(alphas_ridge=()), "alphas_ridge is empty"),
+        (CPRegressorCV(alphas_ridge=()), r"alphas_ridge=\(\) .*at least one"),
+        (CPRegressorCV(alphas_ridge=0.1), r"alphas_ridge=0.1 .*write \[0.1\]"),
+        (CPRegressorCV(ranks=2), r"ranks=2 .*write \[2\]"),
+        (TuckerRegressorCV(candidates=2), r"candidates=2 .*write \[2\]"),
         (CPRegressorCV(family="poisson"), "counts"),
     ],
     ids=str,
@@ -334,10 +364,26 @@ def test_classifier_refuses_other_than_two_classes():
         CPClassifier(1).fit(X, np.zeros(40, dtype=int))
 
 
-def test_exhausted_budget_warns_with_what_to_do():
+@pytest.mark.parametrize("max_iter", [1, 2])
+@pytest.mark.parametrize(
+    "model",
+    [
+        CPRegressor(2),
+        CPClassifier(2),
+        TuckerRegressor(2),
+        HRTRRRegressor(2),
+        ORTRRRegressor(2),
+        CPRegressorCV((2,), cv=2),
+        TuckerRegressorCV((2,), cv=2),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_exhausted_budget_warns_the_caller_with_what_to_do(model, max_iter):
     X, y, _, _ = _planted(100)
-    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
-        CPRegressor(2, tol=0.0, max_iter=2).fit(X, y)
+    y = y > 2.0 if isinstance(model, CPClassifier) else y
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter") as caught:
+        model.set_params(tol=0.0, max_iter=max_iter).fit(X, y)
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_constant_response_gives_a_zero_coefficient():

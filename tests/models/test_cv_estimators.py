@@ -155,6 +155,59 @@ def test_a_fit_that_fails_changes_nothing(model, data):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
+SINGLE = [
+    sltr.CPRegressor(2),
+    sltr.HRTRRRegressor(2),
+    sltr.ORTRRRegressor(2),
+    sltr.RemursRegressor(0.0, 0.0),
+    sltr.SturmRegressor(0.0, 0.0),
+    sltr.SURFRegressor(1),
+    sltr.TPGDRegressor(1),
+    sltr.TuckerRegressor(2),
+]
+# The first squares overflow, the second vanish.
+EXTREMES = [(np.float32, 1e19), (np.float32, 1e-20), (float, 1e160), (float, 1e-160)]
+
+
+@pytest.mark.parametrize(("dtype", "unit"), EXTREMES)
+@pytest.mark.parametrize("model", [*SINGLE, *MODELS], ids=names)
+def test_samples_may_have_squares_that_are_no_numbers(data, model, dtype, unit):
+    if isinstance(model, sltr.SLTRRegressorCV):
+        pytest.skip("says so instead")
+    X, y = (part.astype(dtype) for part in data)
+    expected = clone(model).fit(X, y).predict(X)
+    X = (unit * X).astype(dtype)
+    found = clone(model).fit(X, y).predict(X)
+    np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("dtype", "unit"), EXTREMES)
+@pytest.mark.parametrize("model", SINGLE, ids=names)
+def test_responses_may_have_squares_that_are_no_numbers(data, model, dtype, unit):
+    X, y = (part.astype(dtype) for part in data)
+    expected = clone(model).fit(X, y).predict(X)
+    found = clone(model).fit(X, (unit * y).astype(dtype)).predict(X) / unit
+    np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("dtype", "unit"), EXTREMES)
+@pytest.mark.parametrize("model", MODELS, ids=names)
+def test_responses_without_squares_cannot_be_scored(data, model, dtype, unit):
+    if isinstance(model, sltr.SLTRRegressorCV):
+        pytest.skip("has its own checks")
+    X, y = data
+    with pytest.raises(ValueError, match=r"Responses of about .*Divide y"):
+        clone(model).fit(X.astype(dtype), (unit * y).astype(dtype))
+
+
+@pytest.mark.parametrize("model", SINGLE, ids=names)
+def test_coefficients_that_are_no_numbers_are_refused(data, model):
+    X, y = data
+    X, y = (1e-20 * X).astype(np.float32), (1e22 * y).astype(np.float32)
+    with pytest.raises(ValueError, match=r"float32 does not have. Divide X and y"):
+        clone(model).fit(X, y)
+
+
 @pytest.mark.parametrize("unit", [1e-13, 1e10])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("Model", [sltr.TensorLassoCV, sltr.TPGDRegressorCV])

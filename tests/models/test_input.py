@@ -387,3 +387,13 @@ def test_a_fold_that_repeats_samples_is_refused(rng):
     folds = [(np.r_[rows[5:], rows[5:8]], rows[:5])]
     with pytest.raises(ValueError, match="18 samples, of which 15"):
         SLTRRegressorCV(cv=folds).fit(X, y)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e19), ("float64", 1e160)])
+@pytest.mark.parametrize("model", [SLTRRegressor(), SLTRRegressorCV(), TensorRidge()])
+def test_responses_whose_squares_overflow_are_refused(rng, model, dtype, size):
+    X = rng.normal(size=(20, 3, 2)).astype(dtype)
+    y = rng.normal(size=20).astype(dtype)
+    for unit in (size, 0.01 / size):
+        with pytest.raises(ValueError, match="Divide y by its largest entry"):
+            clone(model).fit(X, y * np.array(unit, dtype))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet, ElasticNetCV, Lasso, LassoCV
+from sklearn.model_selection import ShuffleSplit
 
 from sltr.models.linear_sparse import TensorElasticNet, TensorLasso
 from sltr.models.linear_sparse_cv import TensorElasticNetCV, TensorLassoCV
@@ -55,6 +56,24 @@ def test_explicit_candidates_are_tried(data):
     assert model.cv_results_["params"][best] == {"alpha": model.alpha_}
 
 
+@pytest.mark.parametrize("Model", [TensorLassoCV, TensorElasticNetCV])
+@pytest.mark.parametrize(
+    ("params", "n_alphas", "n_folds"),
+    [
+        ({"alphas": [0.1]}, 1, 5),
+        ({"n_alphas": 1}, 1, 5),
+        ({"n_alphas": 3, "cv": ShuffleSplit(1, random_state=0)}, 3, 1),
+        ({"alphas": [0.1], "cv": ShuffleSplit(1, random_state=0)}, 1, 1),
+    ],
+)
+def test_one_candidate_or_one_fold_is_enough(Model, params, n_alphas, n_folds, data):
+    model = Model(**params).fit(*data)
+    table = model.cv_results_
+    assert len(table["params"]) == n_alphas
+    assert sum(name.startswith("split") for name in table) == n_folds
+    assert model.best_score_ == pytest.approx(table["mean_test_score"].max())
+
+
 def test_flat_rows_fold_and_single_precision_stays(data):
     X, y = data
     flat = X.reshape(60, -1).astype(np.float32)
@@ -71,6 +90,14 @@ def test_flat_rows_fold_and_single_precision_stays(data):
         (TensorLassoCV([-1.0]), "alphas=-1.0"),
         (TensorLassoCV(n_alphas=0), "n_alphas=0"),
         (TensorElasticNetCV(l1_ratio=0.0), "l1_ratio=0.0"),
+        (
+            TensorElasticNetCV(l1_ratio=[0.1, 0.5]),
+            r"l1_ratio=\[0.1, 0.5\].* one number",
+        ),
+        (TensorElasticNet(l1_ratio=2.0), "l1_ratio=2.0"),
+        (TensorLassoCV(0.1), r"alphas=0.1 .*expected a sequence: write \[0.1\]"),
+        (TensorLassoCV([]), r"alphas=\[\] .*at least one"),
+        (TensorLassoCV("few"), "alphas='few' .*expected a sequence"),
     ],
 )
 def test_bad_parameters_are_named(model, message, data):

@@ -93,6 +93,8 @@ def test_single_precision_stays(Model, data):
     [
         ({"alpha_sparse": -1.0}, "alpha_sparse=-1.0"),
         ({"alpha_low": np.nan}, "alpha_low=nan"),
+        ({"alpha_low": [5.0, 0.1]}, r"alpha_low=\[5.0, 0.1\]"),
+        ({"alpha_sparse": (5.0,)}, r"alpha_sparse=\(5.0,\)"),
         ({"alpha_ridge": "much"}, "alpha_ridge='much'"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"tol": -1.0}, "tol=-1.0"),
@@ -113,8 +115,9 @@ def test_other_shapes_are_refused_at_prediction(Model, data):
 
 @pytest.mark.parametrize("Model", SINGLE)
 def test_budget_that_runs_out_warns_with_the_gap(Model, data):
-    with pytest.warns(ConvergenceWarning, match=r"gap .*max_iter=3"):
+    with pytest.warns(ConvergenceWarning, match=r"gap .*max_iter=3") as caught:
         Model(0.1, 0.1, max_iter=3, tol=1e-9).fit(*data)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("Model", CV)
@@ -205,8 +208,10 @@ def test_folds_and_weights_speak_of_the_same_samples(data):
 
 @pytest.mark.parametrize("Model", CV)
 def test_empty_and_bad_grids_are_named(Model, data):
-    with pytest.raises(ValueError, match="alpha_low"):
+    with pytest.raises(ValueError, match=r"alphas_low=\[\] .*at least one"):
         Model([1.0], []).fit(*data)
+    with pytest.raises(ValueError, match=r"alphas_sparse=1.0 .*write \[1.0\]"):
+        Model(1.0, [1.0]).fit(*data)
     with pytest.raises(ValueError, match="n_alphas=1"):
         Model(n_alphas=1).fit(*data)
 
@@ -215,6 +220,7 @@ def test_folds_that_run_out_of_budget_warn(data):
     with pytest.warns(ConvergenceWarning) as caught:
         RemursRegressorCV([0.1], [0.1], cv=2, max_iter=3, tol=1e-9).fit(*data)
     assert "2 of 2 folds" in str(caught[0].message)
+    assert [warning.filename for warning in caught] == [__file__] * 2
 
 
 def test_tube_mode_matters_and_is_checked(data):
@@ -224,8 +230,11 @@ def test_tube_mode_matters_and_is_checked(data):
     moved = SturmRegressor(tube_mode=1, tol=1e-8).fit(np.swapaxes(X, 2, 3), y)
     last = SturmRegressor(tube_mode=2, tol=1e-8).fit(X, y)
     np.testing.assert_allclose(np.swapaxes(moved.coef_, 1, 2), last.coef_, atol=1e-4)
-    with pytest.raises(ValueError, match="tube_mode=3"):
-        SturmRegressor(tube_mode=3).fit(X, y)
+    for given in (3, 1.0):
+        with pytest.raises(ValueError, match=f"tube_mode={given}"):
+            SturmRegressor(tube_mode=given).fit(X, y)
+    counted = SturmRegressor(tube_mode=np.int64(0)).fit(X, y)
+    np.testing.assert_array_equal(counted.coef_, first.coef_)
 
 
 def test_binary_classes_are_regressed_as_zero_and_one(data):
@@ -285,6 +294,22 @@ def test_callable_scoring_sees_labels_and_names_see_numbers(data):
     scorer = make_scorer(f1_score, pos_label="yes")
     called = RemursClassifierCV([1.0], [1.0], cv=3, scoring=scorer).fit(X, labels)
     assert named.best_score_ == pytest.approx(called.best_score_)
+
+
+def test_classifier_takes_one_weight_of_each_kind(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"alpha_low=\[5.0, 0.1\]"):
+        RemursClassifier(alpha_low=[5.0, 0.1]).fit(X, y > 4.0)
+
+
+@pytest.mark.parametrize("value", [0.0, 2.3])
+@pytest.mark.parametrize("Model", [*CV, RemursClassifierCV])
+def test_equal_samples_give_a_zero_coefficient_at_once(Model, value, data):
+    _, y = data
+    y = y > 4.0 if Model is RemursClassifierCV else y
+    model = Model(n_alphas=3, cv=3).fit(np.full((50, *SHAPE), value), y)
+    assert not model.coef_.any()
+    assert model.n_iter_ <= 10
 
 
 def test_one_class_is_refused(data):

@@ -138,8 +138,9 @@ def test_constant_response_gives_the_null_model(rng):
 
 def test_too_few_steps_warn(rng):
     X, y, _ = planted(rng)
-    with pytest.warns(ConvergenceWarning, match="Increase max_steps"):
+    with pytest.warns(ConvergenceWarning, match="Increase max_steps") as caught:
         SURFRegressor(1, max_steps=2).fit(X, y)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,10 @@ def test_bad_parameters_are_named(rng, params, match):
     ("params", "match"),
     [
         ({"n_components": 0}, "n_components=0"),
-        ({"epsilons": ()}, "empty grid"),
+        ({"epsilons": ()}, r"epsilons=\(\) .*at least one"),
+        ({"epsilons": 0.1}, r"epsilons=0.1 .*write \[0.1\]"),
+        ({"alphas": 0.1}, r"alphas=0.1 .*write \[0.1\]"),
+        ({"stops": 0.1}, r"stops=0.1 .*write \[0.1\]"),
         ({"epsilons": (0.03, 0.0)}, "epsilon=0"),
         ({"stops": (2.0,)}, "stop=2.0"),
         ({"rule": "worst"}, "rule='worst'"),

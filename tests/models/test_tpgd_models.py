@@ -132,8 +132,9 @@ def test_torch_stays_torch(rng):
 
 def test_too_few_steps_warn(rng):
     X, y, _ = planted(rng)
-    with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Increase max_iter") as caught:
         TPGDRegressor(max_iter=1, tol=0.0).fit(X, y)
+    assert caught[0].filename == __file__
 
 
 def test_one_number_is_cut_to_what_the_modes_allow():
@@ -174,6 +175,8 @@ def test_bad_parameters_are_named(rng, params, match):
     ("params", "match"),
     [
         ({"ranks": ()}, "at least one value"),
+        ({"ranks": 2}, r"ranks=2 .*write \[2\]"),
+        ({"sparsities": 0.5}, r"sparsities=0.5 .*write \[0.5\]"),
         ({"sparsities": (0.5, 0.0)}, "sparsity=0.0"),
         ({"ranks": (1, 0)}, "ranks=0"),
         ({"rule": "worst"}, "rule='worst'"),

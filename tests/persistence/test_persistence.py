@@ -30,6 +30,7 @@ from sltr import TensorRidge, persistence
 from sltr.models.linear import predict_linear
 from sltr.models.selection import cv_table
 from sltr.persistence import estimator_classes, load, save
+from sltr.persistence.files import write_atomically
 from sltr.persistence.values import decode, encode
 from sltr.validation import check_samples
 
@@ -437,3 +438,19 @@ def test_classes_come_from_the_models_package_only():
         assert cls.__module__.startswith("sltr.models.")
         assert name == cls.__name__
     assert "BaseEstimator" not in estimator_classes()
+
+
+def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path):
+    file, link = tmp_path / "a", tmp_path / "b"
+    write_atomically(file, b"one")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    assert write_atomically(link, b"two") == link
+    assert link.is_symlink()
+    assert file.read_bytes() == b"two"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_is_no_model(tmp_path):
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        load(tmp_path)

@@ -75,3 +75,11 @@ def test_prox_keeps_single_precision():
 def test_zeroing_weight_of_one_norm_is_its_dual_norm():
     pull = np.random.default_rng(0).normal(size=(2, 4, 3, 5))
     np.testing.assert_allclose(zeroing_weight([Tubal()], pull), Tubal().dual(pull))
+
+
+def test_zeroing_weight_of_nothing_is_zero():
+    pull = np.random.default_rng(0).normal(size=(2, 4, 3, 5))
+    pull[0] = 0.0
+    first, second = zeroing_weight(mode_norms(3), pull)
+    assert first == 0.0
+    assert second > 0.0

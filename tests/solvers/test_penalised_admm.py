@@ -206,6 +206,15 @@ def test_zero_design_and_zero_response_are_solved(dtype):
         np.testing.assert_array_equal(result.x, 0.0)
 
 
+@pytest.mark.parametrize("norms", [mode_norms(3), (Tubal(),)])
+def test_without_a_pull_no_weight_is_needed_for_zero(norms):
+    loss, zero = rotate(np.zeros((9, 60)), np.ones(9)), np.zeros(1)
+    result = penalised_admm(Penalised(loss, norms, SHAPE, zero, zero, zero))
+    assert not result.x.any()
+    assert result.n_iter[0] <= 10
+    assert result.residual[0] == 0.0
+
+
 def test_single_precision_reaches_the_default_tolerance():
     A, y = problem_data(40)
     problem = rotate(A.astype(np.float32), y.astype(np.float32))

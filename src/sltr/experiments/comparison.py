@@ -13,6 +13,7 @@ from sklearn.model_selection import (
     StratifiedGroupKFold,
     StratifiedKFold,
 )
+from sklearn.utils.validation import column_or_1d
 
 from sltr.experiments.rows import Row
 from sltr.experiments.run import fit_on
@@ -87,7 +88,7 @@ def compare(
     >>> [(row["method"], row["fold"]) for row in rows]
     [('null', 0), ('ridge', 0), ('null', 1), ('ridge', 1)]
     """
-    X, y = np.asarray(X), np.asarray(y)
+    X, y = np.asarray(X), column_or_1d(np.asarray(y))
     _check_lengths(X, y=y, groups=groups)
     names = (methods,) if isinstance(methods, str) else methods
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]

@@ -9,7 +9,7 @@ from math import isnan, nan
 from typing import Any
 
 from sltr.refine import RIDGES, STEPS
-from sltr.validation import check_nonnegative
+from sltr.validation import check_nonnegative, check_sequence
 
 __all__ = [
     "LAMBDAS",
@@ -78,14 +78,7 @@ def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
             msg = f"{name}={values!r} was given; expected numbers or {names}."
             raise ValueError(msg)
         values = paper
-    if not isinstance(values, Iterable):
-        msg = f"{name}={values!r} was given; expected a sequence: write [{values!r}]."
-        raise ValueError(msg)
-    found = [check_nonnegative(value, name) for value in values]
-    if not found:
-        msg = f"{name}={values!r} was given; expected at least one number."
-        raise ValueError(msg)
-    return found
+    return [check_nonnegative(value, name) for value in check_sequence(values, name)]
 
 
 def check_refinements(refine: Any) -> list[str | None]:

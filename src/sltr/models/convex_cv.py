@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sltr._array import Array, array_namespace, as_array
 from sltr.models.convex import (
     Fits,
     Weights,
+    centred_targets,
     convex_fits,
     store_fit,
     warn_unconverged,
@@ -18,7 +20,8 @@ from sltr.models.convex import (
 from sltr.models.linear_cv import candidate_scores
 from sltr.models.selection import Split, record_choice
 from sltr.solvers.low_rank import TensorNorm, zeroing_weight
-from sltr.validation import Samples, centre, check_count
+from sltr.solvers.units import check_squares
+from sltr.validation import Samples, check_count
 
 __all__ = ["select_weights", "weight_grids"]
 
@@ -42,15 +45,19 @@ def weight_grids(
     """
     check_count(n_alphas, "n_alphas", smallest=2)
     xp = array_namespace(targets)
-    data = centre(Samples(samples.X, targets[0, :], samples.weight), fit_intercept)
-    # A is centred, so the mean of the responses drops out of Aᵀy.
-    pull = (xp.sqrt(samples.weight) * targets) @ data.A
+    data = centred_targets(samples, targets, fit_intercept)
+    pull = data.targets @ data.A
     low = zeroing_weight(norms, xp.reshape(pull, (-1, *samples.shape)))
+    unit = data.X_unit * data.y_unit
+    largest = [float(xp.max(size)) * unit for size in (low, xp.abs(pull))]
+    if unit == 0.0 or not all(map(isfinite, largest)):
+        msg = (
+            f"X of size {data.X_unit:.0e} and y of size {data.y_unit:.0e} were given, "
+            "whose products are no numbers. Divide both by their largest entries."
+        )
+        raise ValueError(msg)
     fractions = np.append(np.geomspace(*FRACTIONS, n_alphas - 1), 0.0)
-    return (
-        float(xp.max(low)) * fractions,
-        float(xp.max(xp.abs(pull))) * fractions,
-    )
+    return largest[0] * fractions, largest[1] * fractions
 
 
 def select_weights(
@@ -77,6 +84,7 @@ def select_weights(
     weighted : bool
         Whether scores use the samples' weights.
     """
+    check_squares(targets)
     low, sparse = model.alphas_low, model.alphas_sparse
     if low is None or sparse is None:
         grids = weight_grids(
@@ -103,7 +111,8 @@ def select_weights(
     model.alpha_low_ = params["alpha_low"][best]
     model.alpha_sparse_ = params["alpha_sparse"][best]
     chosen = Weights((model.alpha_low_,), (model.alpha_sparse_,), weights.ridge)
-    store_fit(model, _fits_of(model, samples, targets, norms, chosen))
+    final = _fits_of(model, samples, targets, norms, chosen)
+    store_fit(model, final, stacklevel=6)
 
 
 def _fits_of(model, samples, targets, norms, weights) -> Fits:

@@ -23,7 +23,13 @@ from sltr.models.labels import label_indicators, winning_labels
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.decompositions import CP
 from sltr.solvers.glm import FAMILIES
-from sltr.validation import Samples, check_count, check_covariates, check_samples
+from sltr.validation import (
+    Samples,
+    check_count,
+    check_covariates,
+    check_samples,
+    check_sequence,
+)
 
 __all__ = ["CPClassifier", "CPRegressor", "cp_structures"]
 
@@ -259,7 +265,7 @@ def _fit(model: Any, prepared: Prepared) -> Any:
 
 def remember_factors(model: Any, prepared: Prepared, structure: CP, blocks: Any) -> Any:
     """Set `rank_` and `factors_`, whose tensor is `coef_`."""
-    unit = (prepared.y_unit / prepared.X_unit) ** (1.0 / len(blocks))
+    unit = prepared.coef_unit ** (1.0 / len(blocks))
     model.rank_ = structure.rank
     model.factors_ = [block * unit for block in blocks]
     return model
@@ -277,10 +283,7 @@ def cp_structures(
                 "cross-validation use CPRegressorCV."
             )
             raise ValueError(msg)
-        checked = [check_count(r, "an entry of ranks") for r in ranks]
-        possible = sorted({min(r, largest) for r in checked})
-        if not possible:
-            msg = f"ranks={ranks!r} was given; expected at least one rank."
-            raise ValueError(msg)
-        return [CP(shape, r) for r in possible]
+        given = check_sequence(ranks, "ranks")
+        checked = [check_count(r, "an entry of ranks") for r in given]
+        return [CP(shape, r) for r in sorted({min(r, largest) for r in checked})]
     return [CP(shape, check_count(rank, "rank", largest=largest))]

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from sltr._array import Array, array_namespace
+from sltr._array import Array, array_namespace, clip
 from sltr.models.linear import linear_scores
 from sltr.solvers.block_relaxation import Relaxed, block_relaxation, starts
 from sltr.solvers.decompositions import CP, Tucker
 from sltr.solvers.glm import FAMILIES, Problem
+from sltr.solvers.units import in_original_units, of_unit_size
 from sltr.validation import (
     Samples,
     check_count,
@@ -56,26 +57,49 @@ class Prepared:
     ----------
     problem : Problem
     total : float
-        The sum of the weights: the number of samples.
+        How many samples there are; a whole weight counts as equal samples.
+    weight_unit : float
+        What the weights were divided by, for `total` to be their sum.
     n_covariates : int
         Columns of Z, that of ones included.
+    X_size, y_size : float
+        What X and y were divided by before anything was squared.
+    X_shift, y_shift : arrays of shape (q, P) and (q,)
+        C and c, of X and y so divided.
+    X_unit, y_unit : float
+        s and d, of X and y so divided.
+    fit_intercept : bool
     """
 
     problem: Problem
     total: float
+    weight_unit: float
     n_covariates: int
+    X_size: float
+    y_size: float
     X_shift: Array
     y_shift: Array
     X_unit: float
     y_unit: float
     fit_intercept: bool
 
+    @property
+    def coef_unit(self) -> float:
+        """What one entry of a coefficient stands for in the units of X and y."""
+        return (self.y_unit / self.X_unit) * (self.y_size / self.X_size)
+
+    @property
+    def response_unit(self) -> float:
+        """What one stands for in the units of y."""
+        return self.y_unit * self.y_size
+
     def original(self, coef: Array, gamma: Array) -> tuple[Array, float, Array]:
         """Return coefficient, intercept and covariates' coefficients, user's units."""
         xp = array_namespace(coef)
         coef = coef * (self.y_unit / self.X_unit)
         shift = self.y_shift - self.X_shift @ xp.reshape(coef, (-1,))
-        gamma = shift + gamma if gamma.shape[0] else shift
+        gamma = (shift + gamma if gamma.shape[0] else shift) * self.y_size
+        coef = in_original_units(coef, self.y_size / self.X_size)
         if self.fit_intercept:
             return coef, float(gamma[0]), gamma[1:]
         return coef, 0.0, gamma
@@ -95,7 +119,7 @@ def prepare_samples(
 
 def check_family(family: Any) -> str:
     """Return the name of a family we know."""
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         msg = f"family={family!r} was given; expected one of {sorted(FAMILIES)}."
         raise ValueError(msg)
     return family
@@ -126,32 +150,36 @@ def prepare(
     A normal response needs no covariates afterwards, and its weights go into the rows.
     """
     xp = array_namespace(samples.X)
-    weight, y = samples.weight, samples.y
+    y, total = samples.y, float(xp.sum(clip(samples.weight, 1.0, None)))
+    weight_unit = float(xp.sum(samples.weight)) / total
+    weight = samples.weight / weight_unit
     root = xp.sqrt(weight)
-    total = float(xp.sum(weight))
     ones = xp.ones_like(y)[:, None]
     Z = xp.concat([ones, covariates], axis=1) if fit_intercept else covariates
     weighted = root[:, None] * Z
-    X = root[:, None] * samples.flat
+    X, X_size = of_unit_size(root[:, None] * samples.flat)
     project = xp.linalg.pinv(weighted) if Z.shape[1] else xp.matrix_transpose(weighted)
     X_shift = project @ X
     residue = X - weighted @ X_shift
     X_unit = _unit(residue, X, total * X.shape[1])
     if family == "normal":
-        y = root * y
+        y, y_size = of_unit_size(root * y)
         y_shift = project @ y
         y_residue = y - weighted @ y_shift
         y_unit = _unit(y_residue, y, total)
         y, Z, scale = y_residue / y_unit, Z[:, :0], 1.0 / X_unit
         weight = xp.ones_like(weight)
     else:
-        y_shift, y_unit, scale = xp.zeros_like(Z[0, :]), 1.0, 1.0 / (root * X_unit)
-        scale = scale[:, None]
+        y_shift, y_size, y_unit = xp.zeros_like(Z[0, :]), 1.0, 1.0
+        scale = (1.0 / (root * X_unit))[:, None]
     X = xp.reshape(residue * scale, samples.X.shape)
     return Prepared(
         Problem(X, y, weight, Z, FAMILIES[family]),
         total,
+        weight_unit,
         weighted.shape[1],
+        X_size,
+        y_size,
         X_shift,
         y_shift,
         X_unit,
@@ -232,10 +260,10 @@ def bic(prepared: Prepared, structure: Structure, found: Relaxed) -> float:
     n_parameters = _n_parameters(prepared, structure)
     if n_parameters >= n:
         return float("inf")
-    lack = found.deviance
+    lack = found.deviance / n  # of one sample
     if prepared.problem.family.name == "normal":
-        lack = n * log(max(lack * prepared.y_unit**2 / n, 1e-300))
-    return lack + log(n) * n_parameters
+        lack = log(max(lack, 1e-300)) + 2.0 * log(prepared.response_unit)
+    return n * lack + log(n) * n_parameters
 
 
 def choose_by_bic(
@@ -268,23 +296,36 @@ def remember(
     parts = prepared.original(coef, found.gamma)
     model.coef_, model.intercept_, model.covariate_coef_ = parts
     model.deviance_path_ = found.path
-    model.deviance_ = found.deviance * prepared.y_unit**2
+    unit = prepared.response_unit
+    # A product, since a power that overflows is an error.
+    model.deviance_ = found.deviance * prepared.weight_unit * unit * unit
     model.n_iter_ = len(found.path)
     model.bic_ = bic(prepared, structure, found)
     return model
 
 
-def warn_unless_converged(model: Any, found: Relaxed) -> None:
-    """Warn when the budget ran out, saying how much the last sweep still gained."""
-    if found.converged or len(found.path) < 2:
+def warn_unless_converged(model: Any, found: Relaxed, *, stacklevel: int = 5) -> None:
+    """Warn when the budget ran out, saying how much the last sweep still gained.
+
+    The default `stacklevel` points at the caller of a `fit` that leaves its end,
+    and with it this call, to a function.
+    """
+    if found.converged:
         return
-    gain = (found.path[-2] - found.path[-1]) / (abs(found.path[-1]) + 1.0)
-    msg = (
-        f"{type(model).__name__} stopped after {len(found.path)} sweeps; the last one "
-        f"lowered the objective by {gain:.1e} (tol={model.tol}). Raise max_iter, "
-        "tol or the penalty."
-    )
-    warnings.warn(msg, ConvergenceWarning, stacklevel=4)
+    name, path = type(model).__name__, found.path
+    if len(path) < 2:
+        msg = (
+            f"{name} stopped after one sweep, too few to tell how far it had come. "
+            "Raise max_iter."
+        )
+    else:
+        gain = (path[-2] - path[-1]) / (abs(path[-1]) + 1.0)
+        msg = (
+            f"{name} stopped after {len(path)} sweeps; the last one lowered the "
+            f"objective by {gain:.1e} (tol={model.tol}). Raise max_iter, tol or the "
+            "penalty."
+        )
+    warnings.warn(msg, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:

@@ -13,6 +13,7 @@ from sltr.models.linear import predict_linear
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.prox import soft_threshold
 from sltr.ridge import ridge_system
+from sltr.solvers.units import check_squares
 from sltr.tensor import numerical_ranks
 from sltr.validation import Samples, check_nonnegative, check_samples
 
@@ -154,6 +155,7 @@ class ElemRidge(RegressorMixin, BaseEstimator):
 def _pilot(model: Any, samples: Samples) -> Array:
     xp = array_namespace(samples.X)
     Y = samples.y[:, None]
+    check_squares(samples.y)
     system = ridge_system(
         samples.flat, Y, samples.weight, fit_intercept=model.fit_intercept
     )

@@ -16,6 +16,7 @@ from sltr.models.candidates import (
 )
 from sltr.models.folds import Task
 from sltr.ridge import RidgeSystem, ridge_system
+from sltr.solvers.units import check_squares
 from sltr.validation import Samples, check_nonnegative
 
 __all__ = [
@@ -50,6 +51,7 @@ def solver_settings(model: Any) -> Settings:
 
 def fitting_task(model: Any, samples: Samples, Y: Array) -> Task:
     """Prepare an estimator's samples: the expensive part, done once."""
+    check_squares(Y)
     settings = solver_settings(model)
     lazy = is_lazy(samples.X)
     limit = memory_bytes(model.memory_limit)  # checked for all, used by lazy ones
@@ -80,7 +82,7 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     if not (scale == 0 or limits.smallest_normal <= scale <= limits.max):
         msg = (
             f"Samples with squares of {scale:.1e} were given, which {like.dtype} does "
-            "not have. Divide X by its largest entry, or use float64."
+            "not have. Divide X by its largest entry."
         )
         raise ValueError(msg)
     if not scale > 0:  # all samples are equal: every penalty gives zero

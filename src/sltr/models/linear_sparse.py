@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sltr.models.linear import predict_linear
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.validation import Samples, check_nonnegative, check_samples
 
-__all__ = ["TensorElasticNet", "TensorLasso", "solve_linear"]
+__all__ = ["TensorElasticNet", "TensorLasso", "check_share", "solve_linear"]
 
 
 class TensorLasso(RegressorMixin, BaseEstimator):
@@ -154,7 +155,7 @@ class TensorElasticNet(RegressorMixin, BaseEstimator):
         samples = check_samples(self, X, y, sample_weight)
         solver = ElasticNet(
             alpha=check_nonnegative(self.alpha, "alpha"),
-            l1_ratio=self.l1_ratio,
+            l1_ratio=check_share(self.l1_ratio),
             fit_intercept=self.fit_intercept,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -165,6 +166,18 @@ class TensorElasticNet(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
+
+
+def check_share(l1_ratio: Any) -> float:
+    """Return the one share of the entrywise norm, or say what is wrong with it."""
+    share = float(l1_ratio) if isinstance(l1_ratio, Real) else -1.0
+    if not 0.0 <= share <= 1.0:
+        msg = (
+            f"l1_ratio={l1_ratio!r} was given; expected one number from 0 to 1. To "
+            "choose among several, fit a model for each and compare best_score_."
+        )
+        raise ValueError(msg)
+    return share
 
 
 def solve_linear(

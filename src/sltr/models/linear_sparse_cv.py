@@ -11,7 +11,7 @@ from sklearn.linear_model import ElasticNetCV
 
 from sltr._array import Array, to_numpy
 from sltr.models.linear import predict_linear
-from sltr.models.linear_sparse import solve_linear
+from sltr.models.linear_sparse import check_share, solve_linear
 from sltr.models.selection import cv_table, kept_splits
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.validation import (
@@ -20,6 +20,7 @@ from sltr.validation import (
     check_count,
     check_nonnegative,
     check_samples,
+    check_sequence,
 )
 
 __all__ = ["TensorElasticNetCV", "TensorLassoCV"]
@@ -164,7 +165,7 @@ class TensorElasticNetCV(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TensorElasticNetCV:
         """Choose the weight, then fit; `groups` are passed to the splitter."""
-        _fit_path(self, X, y, sample_weight, groups, self.l1_ratio)
+        _fit_path(self, X, y, sample_weight, groups, check_share(self.l1_ratio))
         return self
 
     def predict(self, X: Any) -> Array:
@@ -193,7 +194,8 @@ def _fit_path(
 def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:
     """Return the candidates given, or scikit-learn's default grid."""
     if model.alphas is not None:
-        return np.array([check_nonnegative(alpha, "alphas") for alpha in model.alphas])
+        given = check_sequence(model.alphas, "alphas")
+        return np.array([check_nonnegative(alpha, "alphas") for alpha in given])
     check_count(model.n_alphas, "n_alphas")
     if not 0.0 < l1_ratio <= 1.0:
         msg = (
@@ -208,8 +210,10 @@ def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:
 
 
 def _store_path(model: Any, solver: ElasticNetCV) -> None:
-    scores = -solver.mse_path_.T
+    alphas = solver.alphas_
+    # scikit-learn drops the axis of a single candidate, or of a single fold.
+    scores = -solver.mse_path_.reshape(len(alphas), -1).T
     model.alpha_ = float(solver.alpha_)
-    model.cv_results_ = cv_table({"alpha": solver.alphas_.tolist()}, scores)
-    chosen = int(np.flatnonzero(solver.alphas_ == solver.alpha_)[0])
+    model.cv_results_ = cv_table({"alpha": alphas.tolist()}, scores)
+    chosen = int(np.flatnonzero(alphas == solver.alpha_)[0])
     model.best_score_ = float(scores[:, chosen].mean())

@@ -23,11 +23,13 @@ from sltr.models.decomposed import (
 from sltr.models.scoring import default_metric, fold_scores
 from sltr.models.selection import Split, check_rule, kept_splits, record_choice
 from sltr.solvers.block_relaxation import Relaxed
+from sltr.solvers.units import check_squares
 from sltr.validation import (
     Samples,
     check_covariates,
     check_nonnegative,
     check_samples,
+    check_sequence,
 )
 
 __all__ = ["Search", "checked_samples", "choose_rank"]
@@ -51,6 +53,7 @@ def checked_samples(
     check_rule(model.rule)
     samples = check_samples(model, X, y, sample_weight)
     check_response(samples.y, check_family(model.family))
+    check_squares(samples.y)
     n_kept = samples.X.shape[0]
     Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]
@@ -100,11 +103,9 @@ def choose_rank(
 
 
 def _falling(alphas: Sequence[float]) -> list[float]:
-    clean = sorted({check_nonnegative(a, "an entry of alphas_ridge") for a in alphas})
-    if not clean:
-        msg = "alphas_ridge is empty; expected at least one number of at least 0."
-        raise ValueError(msg)
-    return clean[::-1]
+    given = check_sequence(alphas, "alphas_ridge")
+    clean = {check_nonnegative(a, "an entry of alphas_ridge") for a in given}
+    return sorted(clean, reverse=True)
 
 
 def _score_fold(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -102,7 +103,7 @@ class SturmRegressor(RegressorMixin, BaseEstimator):
             samples,
             samples.y[None, :],
             _tubal(self.tube_mode, len(samples.shape)),
-            Weights.checked(self.alpha_low, self.alpha_sparse, self.alpha_ridge),
+            Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge),
             fit_intercept=self.fit_intercept,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -213,10 +214,10 @@ class SturmRegressorCV(RegressorMixin, BaseEstimator):
 
 def _tubal(tube_mode: int, order: int) -> tuple[Tubal]:
     modes = range(-order, order)
-    if order > 2 and (not isinstance(tube_mode, int) or tube_mode not in modes):
+    if order > 2 and (not isinstance(tube_mode, Integral) or tube_mode not in modes):
         msg = (
             f"tube_mode={tube_mode!r} was given for samples of order {order}; "
             f"expected an integer from {-order} to {order - 1}."
         )
         raise ValueError(msg)
-    return (Tubal(tube_mode),)
+    return (Tubal(int(tube_mode) if order > 2 else -1),)

@@ -13,6 +13,7 @@ from sltr._array import Array, array_namespace, as_array
 from sltr.models.linear import predict_linear
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.surf import UnitRank, cumulative_tensors, surf
+from sltr.solvers.units import in_original_units, of_unit_size
 from sltr.validation import (
     Centred,
     Samples,
@@ -128,7 +129,7 @@ class SURFRegressor(RegressorMixin, BaseEstimator):
         """
         samples = check_samples(self, X, y, sample_weight)
         centred = centre(samples, self.fit_intercept)
-        terms = fit_terms(
+        terms, unit = fit_terms(
             samples,
             centred,
             n_components=check_count(self.n_components, "n_components"),
@@ -138,7 +139,7 @@ class SURFRegressor(RegressorMixin, BaseEstimator):
             stop=check_stop(self.stop),
             max_steps=check_count(self.max_steps, "max_steps"),
         )
-        set_terms(self, terms, samples, centred)
+        set_terms(self, terms, unit, samples, centred)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -156,18 +157,22 @@ def fit_terms(
     alpha: float,
     stop: float,
     max_steps: int,
-) -> list[UnitRank]:
-    """Run the solver with settings relative to the scales of X and y."""
-    xp = array_namespace(centred.A)
+) -> tuple[list[UnitRank], float]:
+    """Run the solver with settings relative to the scales of X and y.
+
+    Returns the terms, and the unit of their scales.
+    """
+    (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
+    xp = array_namespace(A)
     n_total = float(xp.sum(samples.weight))
-    y_scale = (float(xp.sum(centred.y**2)) / n_total) ** 0.5
-    X_scale = (float(xp.mean(centred.A**2)) * centred.A.shape[0] / n_total) ** 0.5
+    y_scale = (float(xp.sum(y**2)) / n_total) ** 0.5
+    X_scale = (float(xp.mean(A**2)) * A.shape[0] / n_total) ** 0.5
     if y_scale == 0.0 or X_scale == 0.0:
-        return []
+        return [], 1.0
     xi = 0.5 * epsilon**2 if xi is None else xi
-    return surf(
-        centred.A,
-        centred.y,
+    terms = surf(
+        A,
+        y,
         samples.shape,
         n_components=n_components,
         epsilon=epsilon * y_scale / X_scale,
@@ -177,15 +182,21 @@ def fit_terms(
         max_iter=max_steps,
         n_total=n_total,
     )
+    return terms, y_unit / X_unit
 
 
 def set_terms(
-    model: Any, terms: list[UnitRank], samples: Samples, centred: Centred
+    model: Any,
+    terms: list[UnitRank],
+    unit: float,
+    samples: Samples,
+    centred: Centred,
 ) -> None:
     """Set the fitted attributes that belong to `terms`; warn if one is unfinished."""
-    model.coef_ = as_array(cumulative_tensors(terms, samples.shape)[-1], samples.X)
+    coef = as_array(cumulative_tensors(terms, samples.shape)[-1], samples.X)
+    model.coef_ = in_original_units(coef, unit)
     model.intercept_ = centred.intercept(model.coef_)
-    model.scales_ = np.array([term.scale for term in terms])
+    model.scales_ = np.array([term.scale * unit for term in terms])
     model.factors_ = [
         np.array([term.factors[mode] for term in terms]).reshape(-1, size).T
         for mode, size in enumerate(samples.shape)

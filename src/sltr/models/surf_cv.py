@@ -21,12 +21,14 @@ from sltr.models.surf import (
 )
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.surf import cumulative_tensors
+from sltr.solvers.units import check_squares, in_original_units
 from sltr.validation import (
     Samples,
     centre,
     check_count,
     check_nonnegative,
     check_samples,
+    check_sequence,
 )
 
 __all__ = ["SURFRegressorCV"]
@@ -125,6 +127,7 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         """
         check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)
+        check_squares(samples.y)
         settings, n_terms = self._settings(), self._n_terms()
         params = _candidates(settings, n_terms)
         scores, _ = candidate_scores(
@@ -138,8 +141,10 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
         best = {name: values[winner] for name, values in params.items()}
         centred = centre(samples, self.fit_intercept)
-        terms = fit_terms(samples, centred, xi=None, max_steps=self.max_steps, **best)
-        set_terms(self, terms, samples, centred)
+        terms, unit = fit_terms(
+            samples, centred, xi=None, max_steps=self.max_steps, **best
+        )
+        set_terms(self, terms, unit, samples, centred)
         for name, value in best.items():
             setattr(self, f"{name}_", value)
         return self
@@ -153,19 +158,13 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         return check_count(self.n_components, "n_components")
 
     def _settings(self) -> list[dict[str, Any]]:
+        alphas = check_sequence(self.alphas, "alphas")
         grid = product(
-            [check_step(value) for value in self.epsilons],
-            [check_nonnegative(value, "alphas") for value in self.alphas],
-            [check_stop(value) for value in self.stops],
+            map(check_step, check_sequence(self.epsilons, "epsilons")),
+            [check_nonnegative(alpha, "alphas") for alpha in alphas],
+            map(check_stop, check_sequence(self.stops, "stops")),
         )
-        settings = [{"epsilon": e, "alpha": a, "stop": s} for e, a, s in grid]
-        if not settings:
-            msg = (
-                "An empty grid was given; expected at least one value in each of "
-                "epsilons, alphas and stops."
-            )
-            raise ValueError(msg)
-        return settings
+        return [{"epsilon": e, "alpha": a, "stop": s} for e, a, s in grid]
 
     def _fit_all(
         self, samples: Samples, settings: list[dict[str, Any]], n_terms: int
@@ -174,7 +173,7 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         centred = centre(samples, self.fit_intercept)
         coefs = []
         for setting in settings:
-            terms = fit_terms(
+            terms, unit = fit_terms(
                 samples,
                 centred,
                 n_components=n_terms,
@@ -186,7 +185,8 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
             # A path that ended early stays what it was: repeat its last sum.
             last = len(terms)
             coefs.append(sums[[min(k, last) for k in range(1, n_terms + 1)]])
-        stacked = as_array(np.concatenate(coefs), samples.X)
+        # The unit is the samples', whatever the setting.
+        stacked = in_original_units(as_array(np.concatenate(coefs), samples.X), unit)
         offsets = [[centred.intercept(stacked[g, ...])] for g in range(len(stacked))]
         return LinearFits(stacked[:, None, ...], as_array(offsets, samples.X))
 

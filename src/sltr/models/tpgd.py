@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from math import floor, log2
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from sltr._array import Array, array_namespace
+from sltr._array import Array
 from sltr.models.linear import predict_linear
 from sltr.models.tpgd_parameters import (
     check_budget,
@@ -21,18 +19,10 @@ from sltr.models.tpgd_parameters import (
 )
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.tpgd import SparseTucker, tpgd
-from sltr.validation import (
-    Centred,
-    Samples,
-    centre,
-    check_samples,
-)
+from sltr.solvers.units import in_original_units, of_unit_size
+from sltr.validation import Centred, centre, check_samples
 
-__all__ = [
-    "TPGDRegressor",
-    "of_unit_size",
-    "set_tucker",
-]
+__all__ = ["TPGDRegressor", "set_tucker"]
 
 
 class TPGDRegressor(RegressorMixin, BaseEstimator):
@@ -121,21 +111,22 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
             A weight of 2 is the same as giving the sample twice.
         """
-        samples, unit = of_unit_size(check_samples(self, X, y, sample_weight))
+        samples = check_samples(self, X, y, sample_weight)
         ranks = tucker_ranks(self.ranks, samples.shape)
         sparsity = column_cardinalities(self.sparsity, samples.shape)
         tol, max_iter = check_budget(self.tol, self.max_iter)
         centred = centre(samples, self.fit_intercept)
+        (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
         result = tpgd(
-            centred.A,
-            centred.y,
+            A,
+            y,
             samples.shape,
             ranks,
             sparsity,
             tol=tol,
             max_iter=max_iter,
         )
-        set_tucker(self, result, centred, unit)
+        set_tucker(self, result, centred, X_unit, y_unit)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -143,25 +134,19 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         return predict_linear(self, X)
 
 
-def of_unit_size(samples: Samples) -> tuple[Samples, float]:
-    """Return samples divided by their size, a power of two, and that size.
-
-    The steps square what they see, which must neither vanish nor overflow.
-    """
-    xp = array_namespace(samples.X)
-    size = float(xp.max(xp.abs(samples.X)))
-    unit = 2.0 ** floor(log2(size)) if size > 0.0 else 1.0
-    return replace(samples, X=samples.X / unit), unit
-
-
-def set_tucker(model: Any, result: SparseTucker, centred: Centred, unit: float) -> None:
+def set_tucker(
+    model: Any, result: SparseTucker, centred: Centred, X_unit: float, y_unit: float
+) -> None:
     """Set the fitted attributes that belong to `result`; warn if unfinished.
 
-    `unit` is what the samples were divided by.
+    The units are what the centred samples and responses were divided by.
     """
-    model.coef_, model.core_ = result.coef / unit, result.core / unit
-    model.intercept_, model.factors_ = centred.intercept(result.coef), result.factors
-    model.objective_path_ = np.array(result.objective_path)
+    unit = y_unit / X_unit
+    model.coef_ = in_original_units(result.coef, unit)
+    model.core_, model.factors_ = result.core * unit, result.factors
+    model.intercept_ = centred.intercept(model.coef_)
+    path = [value * y_unit * y_unit for value in result.objective_path]
+    model.objective_path_ = np.array(path)
     model.residual_, model.n_iter_ = result.residual, result.n_iter
     if not result.converged:
         msg = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -13,7 +14,7 @@ from sltr._array import Array, array_namespace, as_array
 from sltr.models.linear import predict_linear
 from sltr.models.linear_cv import LinearFits, candidate_scores
 from sltr.models.selection import check_rule, kept_splits, record_choice
-from sltr.models.tpgd import of_unit_size, set_tucker
+from sltr.models.tpgd import set_tucker
 from sltr.models.tpgd_parameters import (
     check_budget,
     column_cardinalities,
@@ -21,7 +22,8 @@ from sltr.models.tpgd_parameters import (
 )
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.tpgd import largest_eigenvalue, tpgd
-from sltr.validation import centre, check_samples
+from sltr.solvers.units import check_squares, in_original_units, of_unit_size
+from sltr.validation import centre, check_samples, check_sequence
 
 __all__ = ["TPGDRegressorCV"]
 
@@ -111,28 +113,22 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
             Passed to the splitter.
         """
         check_rule(self.rule)
-        samples, unit = of_unit_size(check_samples(self, X, y, sample_weight))
+        samples = check_samples(self, X, y, sample_weight)
+        check_squares(samples.y)
         tol, max_iter = check_budget(self.tol, self.max_iter)
         candidates = _candidates(self.ranks, self.sparsities, samples.shape)
 
         def fit_all(rows: np.ndarray) -> LinearFits:
             centred = centre(samples.take(rows), self.fit_intercept)
-            xp = array_namespace(centred.A)
-            step = 1.0 / (largest_eigenvalue(centred.A) or 1.0)
-            coefs = [
-                tpgd(
-                    centred.A,
-                    centred.y,
-                    samples.shape,
-                    *candidate,
-                    step=step,
-                    tol=tol,
-                    max_iter=max_iter,
-                ).coef
-                for candidate in candidates
-            ]
-            offsets = as_array([[centred.intercept(coef)] for coef in coefs], centred.A)
-            return LinearFits(xp.stack(coefs)[:, None, ...], offsets)
+            (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
+            step = 1.0 / (largest_eigenvalue(A) or 1.0)
+            solve = partial(
+                tpgd, A, y, samples.shape, step=step, tol=tol, max_iter=max_iter
+            )
+            fits = [solve(*candidate) for candidate in candidates]
+            coefs = [in_original_units(fit.coef, y_unit / X_unit) for fit in fits]
+            offsets = as_array([[centred.intercept(coef)] for coef in coefs], A)
+            return LinearFits(array_namespace(A).stack(coefs)[:, None, ...], offsets)
 
         folds = kept_splits(self.cv, y, sample_weight, groups=groups)
         scores, _ = candidate_scores(
@@ -144,16 +140,17 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
         self.ranks_, self.sparsity_ = candidates[winner]
         centred = centre(samples, self.fit_intercept)
+        (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
         result = tpgd(
-            centred.A,
-            centred.y,
+            A,
+            y,
             samples.shape,
             self.ranks_,
             self.sparsity_,
             tol=tol,
             max_iter=max_iter,
         )
-        set_tucker(self, result, centred, unit)
+        set_tucker(self, result, centred, X_unit, y_unit)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -166,17 +163,13 @@ def _candidates(
 ) -> list[Candidate]:
     """Return all combinations, each meaning once, simplest first as given."""
     grid = product(
-        [tucker_ranks(value, shape) for value in ranks],
-        [column_cardinalities(value, shape) for value in sparsities],
+        [tucker_ranks(value, shape) for value in check_sequence(ranks, "ranks")],
+        [
+            column_cardinalities(value, shape)
+            for value in check_sequence(sparsities, "sparsities")
+        ],
     )
-    candidates = list(dict.fromkeys(grid))
-    if not candidates:
-        msg = (
-            f"ranks={ranks!r} and sparsities={sparsities!r} were given; expected at "
-            "least one value in each."
-        )
-        raise ValueError(msg)
-    return candidates
+    return list(dict.fromkeys(grid))
 
 
 def _n_parameters(ranks: tuple[int, ...], sparsity: tuple[int, ...]) -> int:

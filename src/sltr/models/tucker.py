@@ -20,7 +20,7 @@ from sltr.models.decomposed import (
 )
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.decompositions import Tucker
-from sltr.validation import check_count
+from sltr.validation import check_count, check_sequence
 
 __all__ = ["TuckerRegressor", "candidate_ranks", "tucker_structures"]
 
@@ -121,7 +121,7 @@ class TuckerRegressor(RegressorMixin, BaseEstimator):
         structure, found = choose_by_bic(
             prepared, structures, self, ridge=self.alpha_ridge
         )
-        warn_unless_converged(self, found)
+        warn_unless_converged(self, found, stacklevel=4)
         remember(self, prepared, structure, found)
         return remember_blocks(self, prepared, structure, found.blocks)
 
@@ -136,7 +136,7 @@ def remember_blocks(
     """Set `ranks_`, `factors_` and `core_`, whose product is `coef_`."""
     model.ranks_ = structure.ranks
     model.factors_ = list(blocks[:-1])
-    model.core_ = blocks[-1] * (prepared.y_unit / prepared.X_unit)
+    model.core_ = blocks[-1] * prepared.coef_unit
     return model
 
 
@@ -173,10 +173,11 @@ def tucker_structures(
                 "cross-validation use TuckerRegressorCV."
             )
             raise ValueError(msg)
-        offered = candidate_ranks(shape) if candidates is None else list(candidates)
-        if not offered:
-            msg = f"candidates={candidates!r} was given; expected at least one."
-            raise ValueError(msg)
+        offered = (
+            candidate_ranks(shape)
+            if candidates is None
+            else check_sequence(candidates, "candidates")
+        )
     else:
         offered = [ranks]
     return [Tucker(shape, _check_ranks(shape, one)) for one in offered]

@@ -202,6 +202,9 @@ def _fill(model: Any, fitted: dict[str, Any], path: Path) -> Any:
 def _read(path: Path) -> tuple[dict[str, Any], Tensors]:
     safetensors = _safetensors()
     path.stat()  # a missing file is not a foreign one
+    if path.is_dir():
+        msg = f"{path} was given; expected a file, and it is a folder."
+        raise IsADirectoryError(msg)
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -212,8 +215,6 @@ def _read(path: Path) -> tuple[dict[str, Any], Tensors]:
         header = json.loads(text)
         if not isinstance(header, dict):
             raise TypeError("its header is not an object")
-    except IsADirectoryError:
-        raise
     except (
         safetensors.SafetensorError,
         KeyError,

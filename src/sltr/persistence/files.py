@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -42,6 +43,8 @@ def check_destination(path: Path) -> None:
 def write_atomically(path: Path, content: bytes) -> Path:
     """Write beside the destination and rename: a failure leaves what was there.
 
+    A link stays a link, and a file keeps who may read it.
+
     Examples
     --------
     >>> import tempfile
@@ -50,13 +53,16 @@ def write_atomically(path: Path, content: bytes) -> Path:
     b'content'
     """
     check_destination(path)
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name}.{uuid4().hex}.part")
     try:
         with part.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+        if target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        part.replace(target)
     except BaseException as error:
         _remove(part)
         if isinstance(error, OSError) and error.errno is not None:

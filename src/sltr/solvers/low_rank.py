@@ -176,5 +176,7 @@ def zeroing_weight(norms: Sequence[TensorNorm], pull: Array) -> Array:
     """
     xp = array_namespace(pull)
     sizes = xp.stack([norm.dual(pull) for norm in norms])
+    least = xp.min(sizes, axis=0)
     inverse = 1.0 / xp.clip(sizes, xp.finfo(sizes.dtype).smallest_normal, None)
-    return len(norms) / xp.sum(inverse, axis=0)
+    # Where nothing pulls, no weight is needed.
+    return xp.where(least > 0.0, len(norms) / xp.sum(inverse, axis=0), least)

@@ -99,13 +99,13 @@ class Penalised:
 
         best = positive(cross / positive(square))
         largest = xp.maximum(xp.max(xp.abs(left), axis=1), self.sparse)
-        boxed = bound(xp.minimum(best, self.sparse / positive(largest)))
+        boxed = bound(xp.minimum(best, positive(self.sparse) / positive(largest)))
         excess = soft_threshold(left, self.sparse[:, None])
         largest = self.share
         for k, norm in enumerate(self.norms):
             widened = self.fold(parts[k, ...] + excess / len(self.norms))
             largest = xp.maximum(largest, norm.dual(widened))
-        spread = bound(xp.minimum(best, self.share / positive(largest)))
+        spread = bound(xp.minimum(best, positive(self.share) / positive(largest)))
         either = xp.maximum(boxed, spread)
         ridge = xp.where(self.ridge > 0.0, self.ridge, xp.ones_like(self.ridge))
         paid = bound(1.0) - xp.sum(excess**2, axis=1) / (2.0 * ridge)

@@ -6,7 +6,7 @@ from math import isfinite, prod
 from numbers import Integral
 from typing import Any
 
-__all__ = ["check_count", "check_nonnegative", "check_shape"]
+__all__ = ["check_count", "check_nonnegative", "check_sequence", "check_shape"]
 
 
 def check_nonnegative(value: Any, name: str) -> float:
@@ -56,3 +56,19 @@ def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
         )
         raise ValueError(msg)
     return clean
+
+
+def check_sequence(values: Any, name: str) -> list:
+    """Return a parameter's candidates, or say what is wrong with them."""
+    try:
+        found = None if isinstance(values, str) else list(values)
+    except TypeError:
+        found = None
+    if found is None:
+        hint = "." if isinstance(values, str) else f": write [{values!r}]."
+        msg = f"{name}={values!r} was given; expected a sequence{hint}"
+        raise ValueError(msg)
+    if not found:
+        msg = f"{name}={values!r} was given; expected at least one value."
+        raise ValueError(msg)
+    return found
