@@ -13,8 +13,9 @@ best peer, and the ratio of tuning times; for simulated data also the F1 score o
 the support and the error of the ranks. "sltr_best" is SLTR with rule="best",
 "sltr_vote" (of `--methods`) with rule="vote".
 Times of a run with several jobs, or on a busy machine, mean little: `times` tunes
-SLTR, Remurs, CP and Tucker one after another on one draw of some cells, and CP and
-Tucker also over the ranks that SLTR may try, "cp_wide" and "tucker_wide".
+SLTR, Remurs, CP and Tucker one after another on one draw of some cells, CP and
+Tucker also over the ranks that SLTR may try, "cp_wide" and "tucker_wide", and SLTR
+without any refinement, the paper's own grid on folds, "sltr_plain".
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sltr.models.registry import METHODS
 from sltr.models.tucker import candidate_ranks
 
 PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
-OURS = ("sltr", "sltr_best", "sltr_vote")  # the last only if asked for
+OURS = ("sltr", "sltr_best", "sltr_vote", "sltr_plain")  # the last two if asked for
 RIVALS = ("remurs", "cp", "tucker")  # whose times are compared with SLTR's
 SLOWER = ("elem_ridge", "sturm", "tpgd", "ortrr", "hrtrr")  # only if asked for
 SHAPE = (16, 16, 8)
@@ -114,7 +115,8 @@ def simulated(repetitions: int) -> list[Experiment]:
 
 def timed(repetitions: int, methods: Sequence[str] | None = None) -> list[Experiment]:
     """Return an experiment for each cell that is timed."""
-    methods = tuple(methods or ("sltr", *RIVALS, "cp_wide", "tucker_wide"))
+    ours, wide_ones = ("sltr", "sltr_plain"), ("cp_wide", "tucker_wide")
+    methods = tuple(methods or (*ours, *RIVALS, *wide_ones))
     everything = [cell for spec in simulated(1) for cell in spec.conditions]
     found = []
     for one in everything:
@@ -141,6 +143,8 @@ def timed(repetitions: int, methods: Sequence[str] | None = None) -> list[Experi
 
 def maker(name: str, task: str = "r2"):
     """Return a factory: the method's classifier where it has one, tuned on AUROC."""
+    if name == "sltr_plain":
+        return partial(maker("sltr", task), refine=(None,))
     if name.startswith("sltr_"):
         return partial(maker("sltr", task), rule=name.removeprefix("sltr_"))
     method = METHODS[name.removesuffix("_wide")]
@@ -236,7 +240,7 @@ def times(rows: list[dict]) -> str:
         seconds = {n: np.mean([r["fit_seconds"] for r in found[n]]) for n in names}
         own = seconds["sltr"]
         return [
-            f"{seconds[n]:.2f}" if n == "sltr" else f"{seconds[n]:.1f} ({t:.1f}×)"
+            f"{seconds[n]:.2f}" if n in OURS else f"{seconds[n]:.1f} ({t:.1f}×)"
             for n in names
             for t in [seconds[n] / own]
         ]
