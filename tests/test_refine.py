@@ -22,7 +22,7 @@ from sltr.refine.ranks import next_rank
 from sltr.refine.sparse import SMALL_THRESHOLD, TOLERANCE
 from sltr.refine.sweeps import _last_steps, _mode_step
 from sltr.ridge import ridge_system
-from sltr.solvers.components import CPComponents, TuckerComponents
+from sltr.solvers.components import CPComponents, TuckerComponents, leading_term
 
 SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
 
@@ -579,6 +579,23 @@ def test_of_several_starts_each_item_keeps_the_best(rng, kind):
     assert np.all(alone[1] > 1.1 * alone[0])
     for seeds in ([larger, smaller], [smaller, larger], [smaller, smaller, larger]):
         np.testing.assert_allclose(values(first(seeds)), alone[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (3, 40), (30, 3, 2)])
+def test_the_leading_term_of_one_long_mode(rng, shape):
+    tensors = rng.normal(size=(2, *shape))
+    tensors[1] = 0.0
+    vectors, size = leading_term(tensors)
+    for vector in vectors:
+        np.testing.assert_allclose(np.linalg.norm(vector, axis=1), 1.0)
+    rows = tensors[0].reshape(shape[0], -1)
+    if len(shape) < 3:  # else the largest singular value is but a bound
+        expected = np.linalg.norm(rows, 2)
+        assert size[0] == pytest.approx(expected)
+        left = np.linalg.svd(rows)[0][:, 0]
+        assert abs(vectors[0][0] @ left) == pytest.approx(1.0)
+    assert 0.5 * np.linalg.norm(rows, 2) < size[0] <= 1.0001 * np.linalg.norm(rows, 2)
+    assert size[1] == 0.0
 
 
 def test_rounding_chooses_no_start(rng):

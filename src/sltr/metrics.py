@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from math import isfinite, prod, sqrt
 from typing import Any
 
-import numpy as np
-
 from sltr._array import Array, array_namespace, to_numpy
 from sltr.tensor import numerical_ranks
 
@@ -129,7 +127,7 @@ def error_bound(
 
 def _root_rank(ranks: Any, sizes: list[int]) -> float:
     """Return √R, or what the corollary puts in its place."""
-    if np.ndim(ranks):
+    if hasattr(ranks, "__len__"):
         ranks = tuple(ranks)
         if (
             len(ranks) != 3

@@ -526,3 +526,18 @@ def test_json_holds_no_nan(capsys):
         "b": [0, 1],
         "c": [None, "x"],
     }
+
+
+def test_an_array_of_covariates_counts_its_columns(here, rng):
+    Z = rng.normal(size=(40, 2))
+    np.savez("wide.npz", X=rng.normal(size=(40, 4, 3)), y=Z[:, 0], Z=Z)
+    options = ("--covariates", "Z")
+    assert run("tune", "wide.npz", "--method", "cp", "--out", "cp.sltr", *options) == 0
+    assert run("predict", "cp.sltr", "wide.npz", "--out", "p.npy", *options) == 0
+
+
+def test_a_column_of_labels_is_reported(here, rng):
+    X = rng.normal(size=(40, 4, 3))
+    np.savez("column.npz", X=X, y=(X[:, :1, 0] > 0).astype(int))
+    assert run("fit", "column.npz", "--out", "m.sltr") == 0
+    assert run("report", "m.sltr", "column.npz", "--out", "r.html") == 0

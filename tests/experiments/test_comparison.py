@@ -12,6 +12,8 @@ from sklearn.model_selection import (
     StratifiedGroupKFold,
     StratifiedKFold,
 )
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sltr.experiments import comparison
 from sltr.experiments.comparison import compare, summary
@@ -22,6 +24,7 @@ from sltr.experiments.tuned import (
     tuned_model,
 )
 from sltr.models.elementary import TensorRidge
+from sltr.models.linear_sparse_cv import TensorLassoCV
 from sltr.models.registry import METHODS, Method
 
 
@@ -235,3 +238,47 @@ def test_a_column_of_responses_is_what_it_holds(rng):
     )
     for one, other in zip(flat, column, strict=True):
         assert one["mse"] == pytest.approx(other["mse"])
+
+
+def test_penalties_inside_a_pipeline_are_left_to_it(rng):
+    """Its ridge sees other samples than those that would choose."""
+    groups = np.repeat(np.arange(12), 3)
+    X, coef = rng.normal(size=(36, 8)), rng.normal(size=8)
+    y = X @ coef + 0.1 * rng.normal(size=36)
+    model = make_pipeline(StandardScaler(), TensorRidge())
+    fit_with_groups(model, 1e3 * X, y, groups)
+    assert model[-1].epsilon == "loo"
+    assert model.score(1e3 * X, y) > 0.95
+
+
+def test_folds_inside_a_search_are_its_own(rng):
+    groups = np.repeat(np.arange(12), 3)
+    X, coef = rng.normal(size=(36, 4, 2)), rng.normal(size=8)
+    y = X.reshape(36, -1) @ coef + 0.1 * rng.normal(size=36)
+    inner = TensorLassoCV(n_alphas=3)
+    model = GridSearchCV(inner, {"fit_intercept": [True, False]}, error_score="raise")
+    fit_with_groups(model, X, y, groups)
+    assert model.estimator.cv == inner.cv
+    for train, test in model.cv:
+        assert not np.isin(groups[test], groups[train]).any()
+    assert model.best_score_ > 0.8
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_penalties_are_chosen_with_the_models_own_intercept(rng, intercept):
+    groups = np.repeat(np.arange(10), 3)
+    X = rng.normal(size=(30, 5)) + 2.0
+    y = X @ rng.normal(size=5) + rng.normal(size=30) + 20.0
+    model = TensorRidge(fit_intercept=intercept)
+    fit_with_groups(model, X, y, groups)
+    splits = list(GroupKFold(5).split(X, y, groups))
+    for place in (0, model.best_index_):
+        ridge = Ridge(
+            model.cv_results_["param_epsilon"][place], fit_intercept=intercept
+        )
+        scores = [
+            r2_score(y[test], ridge.fit(X[train], y[train]).predict(X[test]))
+            for train, test in splits
+        ]
+        found = model.cv_results_["mean_test_score"][place]
+        assert found == pytest.approx(np.mean(scores))

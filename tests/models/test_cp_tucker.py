@@ -305,6 +305,20 @@ def test_flat_rows_fold_in_a_pipeline():
     assert _cosine(model[-1].coef_, coef) > 0.9
 
 
+def test_covariates_follow_new_samples_to_their_library():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(60, 4, 3)), rng.normal(size=(60, 2))
+    y = X[:, 0, 0] + Z @ [3.0, -1.0] + 0.1 * rng.normal(size=60)
+    there = [torch.asarray(values) for values in (X, y, Z)]
+    expected = TuckerRegressor(1).fit(X, y, covariates=Z).predict(X, Z)
+    model = TuckerRegressor(1).fit(there[0], there[1], covariates=there[2])
+    for samples, given in ((X, Z), (there[0].float(), there[2].float())):
+        found = model.predict(samples, given)
+        assert type(found) is type(samples)
+        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-3)
+
+
 def test_torch_gives_the_same_answer():
     torch = pytest.importorskip("torch")
     X, y, _, _ = _planted(100)

@@ -367,8 +367,9 @@ def test_refits_of_sorted_labels_see_every_class(rng):
 def test_words_as_responses_are_told_for_samples_of_any_kind(kind):
     X = np.zeros((6, 3, 2))
     library = pytest.importorskip("dask.array" if kind == "dask" else "torch")
-    with pytest.raises(ValueError, match="y holds words, such as 'a'"):
-        SLTRRegressor().fit(library.asarray(X), list("aabbcc"))
+    for words in (list("aabbcc"), np.array(list("aabbcc"))):
+        with pytest.raises(ValueError, match="y holds words, such as 'a'"):
+            SLTRRegressor().fit(library.asarray(X), words)
 
 
 def test_names_of_columns_are_not_those_of_an_earlier_fit(rng):

@@ -176,3 +176,11 @@ def test_folds_may_be_lists_or_masks():
                     assert rows.tolist() == others.tolist()
     with pytest.raises(ValueError, match="no folds"):
         splits([], y)
+
+
+def test_a_candidate_that_is_not_finite_scores_nothing_with_weights_too():
+    y, weight = np.array([0.0, 1.0, 1.0]), np.array([1.0, 2.0, 1.0])
+    predictions = np.array([[0.1, np.nan], [0.2, 1.0], [0.3, 1.0]])
+    found = fold_scores("roc_auc", y, predictions, weight=weight)
+    assert found[0] == 1.0
+    assert np.isnan(found[1])

@@ -339,7 +339,8 @@ def test_gradients_are_not_followed(rng):
     torch = pytest.importorskip("torch")
     X, y, _ = planted(rng, (4, 3, 2))
     samples, responses = (torch.tensor(a, requires_grad=True) for a in (X, y))
-    model = SLTRRegressor().fit(samples, responses)
+    weight = torch.ones(len(X), dtype=torch.float64, requires_grad=True)
+    model = SLTRRegressor().fit(samples, responses, weight)
     assert not model.coef_.requires_grad
     assert not model.predict(samples).requires_grad
 

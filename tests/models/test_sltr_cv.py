@@ -848,7 +848,18 @@ def test_folds_of_one_sample_are_scored_by_squared_errors(rng):
 def test_there_are_no_more_folds_than_samples_of_a_class(rng):
     X = rng.normal(size=(9, 4, 3))
     y = np.repeat(["a", "b", "c"], 3)
-    with pytest.warns(UserWarning, match="there are 3 folds"):
+    with pytest.warns(UserWarning, match="there are 3 folds") as found:
         model = SLTRClassifierCV(refine=(None,)).fit(X, y)
+    assert found[0].filename == __file__
     assert "split2_test_score" in model.cv_results_
     assert "split3_test_score" not in model.cv_results_
+
+
+def test_groups_that_folds_part_leave_the_penalties_alone(rng):
+    X, y = planted(rng, (4, 3), 24)
+    groups = np.arange(24) % 4  # on both sides of every fold
+    folds = list(KFold(3).split(X))
+    model = SLTRRegressorCV(cv=folds, refine=(None,))
+    expected = model.fit(X, y).cv_results_["param_epsilon"]
+    found = model.fit(X, y, groups=groups).cv_results_["param_epsilon"]
+    assert list(found) == list(expected)

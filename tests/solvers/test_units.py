@@ -28,7 +28,11 @@ def test_arrays_of_ordinary_size_are_not_copied(size):
 def test_coefficients_come_back_unless_their_precision_has_no_such_numbers():
     coef = np.array([1.0, -0.5], np.float32)
     np.testing.assert_array_equal(in_original_units(coef, 2.0**90), coef * 2.0**90)
-    assert not in_original_units(0.0 * coef, 2.0**-200).any()
+    for unit in (2.0**200, 2.0**-200):
+        assert not in_original_units(0.0 * coef, unit).any()
+    assert not in_original_units(1e-9 * coef, 2.0**-200).any()
+    with pytest.raises(ValueError, match="float32 does not have"):
+        in_original_units(1e-9 * coef, 2.0**200)
     for unit in (2.0**200, 2.0**-200, float("inf"), 0.0):
         with pytest.raises(ValueError, match="float32 does not have"):
             in_original_units(coef, unit)

@@ -20,6 +20,7 @@ __all__ = [
     "array_namespace",
     "as_array",
     "clip",
+    "detached",
     "device",
     "has_real_numbers",
     "is_array_api",

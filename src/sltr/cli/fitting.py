@@ -15,6 +15,7 @@ from sltr.cli.options import (
     Labels,
     Mask,
     Memory,
+    Out,
     Target,
     Task,
     choose,
@@ -24,9 +25,8 @@ from sltr.cli.reading import placed, read_samples, reading_options
 from sltr.cli.responses import kind_of
 from sltr.cli.saving import write_model
 
-__all__ = ["Out", "fit"]
+__all__ = ["fit"]
 
-Out = Annotated[Path, typer.Option(help="The model to write.", metavar="FILE")]
 REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
 
 

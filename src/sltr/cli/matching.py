@@ -39,7 +39,7 @@ def match_images(model: Any, files: Sequence[Path], X: Any, mask: Path | None) -
 
 def match_responses(model: Any, y: Any, target: str) -> None:
     """Refuse responses that the model cannot be scored on, and name --target."""
-    classes = getattr(model, "classes_", None)
+    y, classes = y.ravel(), getattr(model, "classes_", None)
     if classes is None:
         if y.dtype.kind in "biuf":
             return
@@ -55,13 +55,14 @@ def match_responses(model: Any, y: Any, target: str) -> None:
     raise ValueError(msg)
 
 
-def match_covariates(model: Any, names: Sequence[str]) -> None:
+def match_covariates(model: Any, covariates: Any) -> None:
     """Refuse more or fewer covariates than the model was fitted with."""
     fitted = getattr(model, "n_covariates_in_", 0)
-    if len(names) != fitted:
+    given = 0 if covariates is None else covariates.shape[1]
+    if given != fitted:
         advice = "Leave --covariates out" if not fitted else "Name them by --covariates"
         msg = (
-            f"{len(names)} covariates were given; the model was fitted with {fitted}. "
+            f"{given} covariates were given; the model was fitted with {fitted}. "
             f"{advice}."
         )
         raise ValueError(msg)

@@ -21,6 +21,7 @@ __all__ = [
     "Labels",
     "Mask",
     "Memory",
+    "Out",
     "Saved",
     "Seed",
     "Target",
@@ -147,6 +148,7 @@ Device = Annotated[
     str,
     typer.Option(help="Where to compute: cpu, or with PyTorch cuda, cuda:1, …"),
 ]
+Out = Annotated[Path, typer.Option(help="The model to write.", metavar="FILE")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Config = Annotated[
     Path | None,

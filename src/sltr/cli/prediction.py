@@ -49,18 +49,18 @@ def predict(
             msg = f"--out={out} was given; expected a name that ends in .csv or .npy"
             raise typer.BadParameter(msg)
         check_destination(out)
-    fitted, names = load(model), parse_names(covariates)
-    match_covariates(fitted, names)
+    fitted = load(model)
     lazy = hasattr(fitted, "memory_limit")
     loaded = read_samples(
         data,
         y=y,
         target=None,
-        covariates=names,
+        covariates=parse_names(covariates),
         mask=mask,
         largest=memory_bytes(fitted.memory_limit) if lazy else None,
     )
     match_images(fitted, data, loaded.X, mask)
+    match_covariates(fitted, loaded.covariates)
     columns = _predictions(fitted, loaded.X, loaded.covariates)
     if json:
         print_json(columns)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sltr.cli.fitting import Out
 from sltr.cli.options import (
     Config,
     Covariates,
@@ -19,6 +18,7 @@ from sltr.cli.options import (
     Labels,
     Mask,
     Memory,
+    Out,
     Target,
     Task,
     parse_names,

@@ -78,11 +78,17 @@ def load_samples(
     _check_lengths(rows, data["X"].shape[0], source)
     return Bunch(
         X=data["X"],
-        y=data["y"],
+        y=_one_axis(data["y"]),
         groups=together,
         covariates=_as_numbers(columns, covariates, source),
         coef=data.get("coef"),
     )
+
+
+def _one_axis(values: Any) -> Any:
+    """Return responses that were stored as a column, (n, 1), as the vector they are."""
+    column = values is not None and np.shape(values)[1:] == (1,)
+    return np.reshape(values, (-1,)) if column else values
 
 
 def _existing_files(paths: Sequence[AnyPath]) -> list[Path]:

@@ -25,17 +25,21 @@ CHUNK = 4
 
 
 def loo_parameters(model: Any) -> list[str]:
-    """Return the penalties of a model, or one inside it, that leave-one-out chooses.
+    """Return the penalties of a model that leave-one-out chooses.
+
+    Also those of the one inside a search, or of one for each class: these see the
+    samples as they are, a step of a pipeline does not.
 
     Examples
     --------
     >>> loo_parameters(TensorRidge()), loo_parameters(TensorRidge(epsilon=1.0))
     (['epsilon'], [])
     """
+    params = model.get_params()
     return [
         name
-        for name, value in model.get_params().items()
-        if name.rpartition("__")[2] == "epsilon" and isinstance(value, str)
+        for name in ("epsilon", "estimator__epsilon")
+        if isinstance(params.get(name), str)
     ]
 
 
@@ -68,7 +72,8 @@ def set_penalties(model: Any, X: Any, Y: Any, splits: Sequence[Split]) -> Any:
     names = loo_parameters(model)
     if not names:
         return model
-    penalties, scores = _scored(_task(X, Y), splits)
+    intercept = model.get_params()[names[0].replace("epsilon", "fit_intercept")]
+    penalties, scores = _scored(_task(X, Y, bool(intercept)), splits)
     best = best_index(scores)
     model.set_params(**dict.fromkeys(names, penalties[best]))
     if isinstance(model, TensorRidge):
@@ -88,23 +93,25 @@ def loo_score(model: TensorRidge, X: Any, y: Any) -> float:
     >>> round(loo_score(TensorRidge().fit(X, X[:, 0]), X, X[:, 0]), 3)
     1.0
     """
-    task = _task(X, y)
+    task = _task(X, y, bool(model.fit_intercept))
     penalty = as_array([model.epsilon_], task.Y)
     (error,) = to_python(task.system.loo(penalty))
     variance = float(np.var(to_numpy(task.Y)))
     return 1.0 - error / variance if variance > 0 else 0.0
 
 
-def _task(X: Any, Y: Any) -> Task:
+def _task(X: Any, Y: Any, fit_intercept: bool) -> Task:
     columns = Y if Y.ndim == 2 else Y[:, None]
     samples = check_samples(TensorRidge(), X, columns[:, 0])
     responses = as_array(columns, samples.X, dtype=samples.X.dtype)
-    system = ridge_system(samples.flat, responses, samples.weight, fit_intercept=True)
-    return Task(samples, responses, system, True, "relative", Settings())
+    system = ridge_system(
+        samples.flat, responses, samples.weight, fit_intercept=fit_intercept
+    )
+    return Task(samples, responses, system, fit_intercept, "relative", Settings())
 
 
 def _scored(task: Task, splits: Sequence[Split]) -> tuple[list[float], np.ndarray]:
-    """Return penalties, and R² of ridge with each on each fold: (F, E)."""
+    """Return penalties, and the scores of ridge with each on each fold: (F, E)."""
     # The mean eigenvalue is zero if all samples are equal: any penalty will do.
     scale = task.system.mean_eigenvalue() or 1.0
     xp = array_namespace(task.Y)

@@ -96,7 +96,8 @@ def tuned_model(
     entry : Method
     kind : {"regression", "binary", "multi-class"}
     groups : array of shape (n,), optional
-        What its own folds have to keep together.
+        What its own folds have to keep together; where each class is regressed,
+        `fit_with_groups` sees to it.
     folds : int, optional
         Its own number of folds; default: the method's, or 5 of groups.
     n_jobs : int, optional
@@ -105,28 +106,28 @@ def tuned_model(
     classifier = None if kind == "regression" else entry.make_classifier
     model = (classifier or entry.make_regressor)()
     wanted: dict[str, Any] = {"n_jobs": n_jobs}
-    if groups is not None:
+    one_by_one = kind == "multi-class" and classifier is None
+    if groups is not None and not one_by_one:
         labels = classifier is not None
         wanted["cv"] = group_folds(groups, folds or 5, labels=labels)
     elif folds is not None:
         wanted["cv"] = folds
     known = model.get_params(deep=False)
     model.set_params(**{k: v for k, v in wanted.items() if k in known})
-    one_by_one = kind == "multi-class" and classifier is None
     return OneVsRestClassifier(model) if one_by_one else model
 
 
 def fit_with_groups(model: Any, X: np.ndarray, y: np.ndarray, groups: Any) -> Any:
     """Fit a model whose every choice keeps samples of a group on one side.
 
-    Numbers of folds, of the model or of one inside it, become as many folds of whole
+    Its number of folds, or that of one for each class, becomes as many folds of whole
     groups, and so does the leave-one-out choice of a ridge penalty.
     """
-    counts = {
-        name: 5 if cv is None else cv  # scikit-learn's default
-        for name, cv in model.get_params().items()
-        if name.rpartition("__")[2] == "cv" and (cv is None or isinstance(cv, int))
-    }
+    each = isinstance(model, OneVsRestClassifier)
+    name = "estimator__cv" if each else "cv"
+    cv = model.get_params().get(name, "none of its own")
+    cv = 5 if cv is None else cv  # scikit-learn's default
+    counts = {name: cv} if isinstance(cv, int) else {}
     # Of a single group there are no folds, and ridge is left to itself.
     several = len(np.unique(groups)) > 1
     if counts or (several and loo_parameters(model)):
@@ -134,7 +135,6 @@ def fit_with_groups(model: Any, X: np.ndarray, y: np.ndarray, groups: Any) -> An
         splitter = group_folds(groups, max(counts.values(), default=5), labels=labels)
         splits = list(splitter.split(X, y, groups))
         model.set_params(**dict.fromkeys(counts, splits))
-        each = isinstance(model, OneVsRestClassifier)
         set_penalties(model, X, label_indicators(y)[1] if each else y, splits)
     own = has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
     return model.fit(X, y, groups=groups) if own else model.fit(X, y)

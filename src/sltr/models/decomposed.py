@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from sltr._array import Array, array_namespace, clip
+from sltr._array import Array, array_namespace, as_array, clip
 from sltr.models.linear import linear_scores
 from sltr.solvers.block_relaxation import Relaxed, block_relaxation, starts
 from sltr.solvers.decompositions import CP, Tucker
@@ -334,7 +334,7 @@ def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
     Z = check_covariates(
         covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
     )
-    return eta + Z @ model.covariate_coef_ if Z.shape[1] else eta
+    return eta + Z @ as_array(model.covariate_coef_, Z) if Z.shape[1] else eta
 
 
 def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:

@@ -12,6 +12,7 @@ from sltr.refine import (
     Refit,
     Subsets,
     Sweeps,
+    always,
     cp_refits,
     feature_variance,
     lasso,
@@ -108,7 +109,7 @@ def low_rank_fits(
     seeds: Sequence[Array],
     *,
     ranks: Iterable[tuple[int, ...]] | None = None,
-    goes_on: Callable[[Array], bool] = lambda fitted: True,
+    goes_on: Callable[[Array], bool] = always,
 ) -> Iterator[dict[Candidate, Refit]]:
     """Refit a problem's subsets, rank after rank; yields a rank's settings and refits.
 

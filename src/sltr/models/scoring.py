@@ -147,7 +147,12 @@ def _roc_auc(y: np.ndarray, scores: np.ndarray, share: np.ndarray) -> np.ndarray
         wins = ranks[positive].sum(axis=0) - n_positive * (n_positive + 1) / 2
         return wins / (n_positive * (len(y) - n_positive))
     return np.array(
-        [roc_auc_score(positive, column, sample_weight=share) for column in scores.T]
+        [
+            roc_auc_score(positive, column, sample_weight=share)
+            if np.isfinite(column).all()
+            else np.nan
+            for column in scores.T
+        ]
     )
 
 

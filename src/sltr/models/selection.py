@@ -23,6 +23,7 @@ __all__ = [
     "best_index",
     "check_rule",
     "cv_table",
+    "keeps_whole",
     "kept_splits",
     "record_choice",
     "splits",
@@ -81,7 +82,7 @@ def _possible(cv: Any, y: np.ndarray) -> Any:
         f"{wanted} folds were asked for, and no class has more than {largest} samples: "
         f"there are {largest} folds.",
         UserWarning,
-        stacklevel=2,
+        stacklevel=6,  # the caller of SLTR's fit
     )
     return largest
 
@@ -113,6 +114,23 @@ def kept_splits(
     number = np.cumsum(kept) - 1
     renumbered = [(number[a[kept[a]]], number[b[kept[b]]]) for a, b in folds]
     return splits(renumbered, y[kept])
+
+
+def keeps_whole(folds: Sequence[Split], groups: Any, sample_weight: Any = None) -> bool:
+    """Say whether folds of `kept_splits` have each group on one side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> folds = kept_splits(2, np.zeros(4))
+    >>> [keeps_whole(folds, groups) for groups in ([0, 0, 1, 1], [0, 1, 1, 2], None)]
+    [True, False, False]
+    """
+    if groups is None:
+        return False
+    kept = to_numpy(1.0 if sample_weight is None else sample_weight) > 0
+    names = np.asarray(groups)[kept] if kept.ndim else np.asarray(groups)
+    return not any(np.isin(names[test], names[train]).any() for train, test in folds)
 
 
 def check_rule(rule: Any) -> None:

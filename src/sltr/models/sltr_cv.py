@@ -39,7 +39,7 @@ from sltr.models.labels import (
 from sltr.models.linear import linear_scores, predict_linear
 from sltr.models.notebook import diagram_with_coef
 from sltr.models.scoring import default_metric
-from sltr.models.selection import cv_table, kept_splits
+from sltr.models.selection import cv_table, keeps_whole, kept_splits
 from sltr.models.sltr import class_log_odds, set_class_fit
 from sltr.models.tuning import held_out_predictions
 from sltr.models.unchanged import unchanged_on_failure
@@ -189,8 +189,10 @@ n_features_in_
         samples = check_samples(self, X, y, sample_weight)
         with explained_memory(), fitting_threads(samples.X):
             task = fitting_task(self, samples, samples.y[:, None])
-            folds = _folds(self, task, y, sample_weight, groups, classifier=False)
-            weighted, grouped = sample_weight is not None, groups is not None
+            splits = kept_splits(self.cv, y, sample_weight, groups=groups)
+            folds = [Fold.of(task, train, test) for train, test in splits]
+            weighted = sample_weight is not None
+            grouped = keeps_whole(splits, groups, sample_weight)
             _, fit = _tune(self, task, folds, None, weighted, grouped)
         self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
         self.intercept_ = float(fit.intercept[0, 0])
@@ -226,7 +228,7 @@ solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progr
 n_iter_, shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
-best_index_, best_score_, cv_results_
+best_index_, best_score_, scored_by_, cv_results_
         As for `SLTRRegressorCV`.
     scale_ : array of shape (1 or n_classes,)
 
@@ -292,8 +294,12 @@ best_index_, best_score_, cv_results_
         self.classes_, indicators = label_indicators(samples.y)
         with explained_memory(), fitting_threads(samples.X):
             task = fitting_task(self, samples, as_array(indicators, samples.weight))
-            folds = _folds(self, task, y, sample_weight, groups, classifier=True)
-            weighted, grouped = sample_weight is not None, groups is not None
+            splits = kept_splits(
+                self.cv, y, sample_weight, groups=groups, classifier=True
+            )
+            folds = [Fold.of(task, train, test) for train, test in splits]
+            weighted = sample_weight is not None
+            grouped = keeps_whole(splits, groups, sample_weight)
             choice, fit = _tune(self, task, folds, self.classes_, weighted, grouped)
         set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
         self.pilot_ = (
@@ -319,15 +325,6 @@ best_index_, best_score_, cv_results_
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""
         return probabilities(to_numpy(self.decision_function(X)))
-
-
-def _folds(
-    model: Any, task: Task, y: Any, sample_weight: Any, groups: Any, *, classifier: bool
-) -> list[Fold]:
-    found = kept_splits(
-        model.cv, y, sample_weight, groups=groups, classifier=classifier
-    )
-    return [Fold.of(task, train, test) for train, test in found]
 
 
 def _tune(

@@ -14,6 +14,7 @@ Nothing of size P × P is ever made.
 
 from sltr.refine.low_rank import (
     Refit,
+    always,
     cp_refits,
     tucker_refits,
     tucker_refits_of_rank,
@@ -30,6 +31,7 @@ __all__ = [
     "Refit",
     "Subsets",
     "Sweeps",
+    "always",
     "cp_refits",
     "feature_variance",
     "lasso",

@@ -11,7 +11,7 @@ from sltr.refine.sweeps import Structure, Sweeps
 from sltr.solvers.components import CPComponents, TuckerComponents
 from sltr.tensor import flatten
 
-__all__ = ["Refit", "cp_refits", "tucker_refits", "tucker_refits_of_rank"]
+__all__ = ["Refit", "always", "cp_refits", "tucker_refits", "tucker_refits_of_rank"]
 
 # The ridge (its place among the sweeps') whose answer the next rank grows from.
 GROW_FROM = 1
@@ -33,7 +33,8 @@ class Refit:
         return self.structure.coef()
 
 
-def _always(fitted: Array) -> bool:
+def always(fitted: Array) -> bool:
+    """Go on in any case."""
     return True
 
 
@@ -41,7 +42,7 @@ def cp_refits(
     problem: Sweeps,
     seeds: Sequence[Array],
     largest_rank: int,
-    goes_on: Callable[[Array], bool] = _always,
+    goes_on: Callable[[Array], bool] = always,
 ) -> Iterator[list[Refit]]:
     """Refit a batch by sums of outer products, rank after rank.
 
@@ -83,7 +84,7 @@ def tucker_refits(
     problem: Sweeps,
     seeds: Sequence[Array],
     largest_rank: int,
-    goes_on: Callable[[Array], bool] = _always,
+    goes_on: Callable[[Array], bool] = always,
 ) -> Iterator[list[Refit]]:
     """Refit a batch by Tucker tensors, from truncated seeds, rank after rank.
 
@@ -107,7 +108,7 @@ def tucker_refits_of_rank(
     problem: Sweeps, seeds: Sequence[Array], rank: tuple[int, ...]
 ) -> list[Refit]:
     """Refit a batch by Tucker tensors of one rank, for each ridge."""
-    return _refits(rank, problem.along_ridges(_truncated(seeds, rank), _always))
+    return _refits(rank, problem.along_ridges(_truncated(seeds, rank), always))
 
 
 def _refits(

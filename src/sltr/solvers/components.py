@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sltr._array import Array, array_namespace, eigh
+from sltr._array import Array, array_namespace, device, eigh
 from sltr.tensor import fold, own_mode_product, unfold
 
 __all__ = ["CPComponents", "TuckerComponents", "leading_term"]
@@ -236,7 +236,7 @@ def leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
     xp = array_namespace(tensor)
     n_modes = tensor.ndim - 1
     matrices = [unfold(tensor, mode) for mode in range(n_modes)]
-    vectors = [eigh(m @ xp.matrix_transpose(m))[1][:, :, -1] for m in matrices]
+    vectors = [_leading_vector(matrix) for matrix in matrices]
     for _ in range(n_iter):
         for mode, matrix in enumerate(matrices):
             others = [vectors[k] for k in range(n_modes) if k != mode]
@@ -250,3 +250,16 @@ def leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
             unit = vector / xp.where(some, size[:, None], 1.0)
             vectors[mode] = xp.where(some, unit, vectors[mode])
     return vectors, size
+
+
+def _leading_vector(matrix: Array) -> Array:
+    """Return the leading left singular vectors of a batch (B, p, q): (B, p)."""
+    xp = array_namespace(matrix)
+    transposed = xp.matrix_transpose(matrix)
+    if matrix.shape[1] <= matrix.shape[2]:
+        return eigh(matrix @ transposed)[1][:, :, -1]
+    # From the short side, which one long mode would make the expensive one.
+    vector = (matrix @ eigh(transposed @ matrix)[1][:, :, -1:])[:, :, 0]
+    size = xp.linalg.vector_norm(vector, axis=1, keepdims=True)
+    first = xp.eye(1, matrix.shape[1], dtype=matrix.dtype, device=device(matrix))
+    return xp.where(size > 0, vector / xp.where(size > 0, size, 1.0), first)

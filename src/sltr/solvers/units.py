@@ -43,12 +43,13 @@ def in_original_units(coef: Array, unit: float) -> Array:
     >>> in_original_units(np.array([3.0, -1.0]), 0.5)
     array([ 1.5, -0.5])
     """
-    if unit == 1.0:
+    size = _size(coef)
+    if unit == 1.0 or size == 0.0:
         return coef
     limits = array_namespace(coef).finfo(coef.dtype)
-    size = _size(coef)
-    fits = float(limits.smallest_normal) <= size * unit <= float(limits.max)
-    if size > float(limits.eps) and not fits:
+    vanishes = size * unit < float(limits.smallest_normal)
+    # What is but rounding may vanish.
+    if size * unit > float(limits.max) or (vanishes and size > float(limits.eps)):
         msg = (
             f"X and y were given whose coefficient is of size {size:.1g}·{unit:.0e}, "
             f"which {coef.dtype} does not have. Divide X and y by their largest "

@@ -13,6 +13,7 @@ from sltr._array import (
     as_array,
     detached,
     is_array_api,
+    is_numpy,
     real_dtype,
     to_numpy,
 )
@@ -43,7 +44,7 @@ def check_foreign(
             msg = "y contains NaN or infinity; expected one label for each sample."
             raise ValueError(msg)
         return X, y
-    if is_array_api(y):
+    if is_array_api(y) and not is_numpy(y):
         y = detached(y)
     else:
         check_numbers(y)
@@ -87,6 +88,8 @@ def check_foreign_weight(sample_weight: Any, X: Array) -> Array:
     xp = array_namespace(X)
     if sample_weight is None:
         return xp.ones_like(X[(slice(None), *([0] * (X.ndim - 1)))])
+    if is_array_api(sample_weight):
+        sample_weight = detached(sample_weight)
     weight = as_array(sample_weight, X)
     if tuple(weight.shape) != (X.shape[0],) or not bool(
         xp.all(xp.isfinite(weight) & (weight >= 0))

@@ -49,9 +49,10 @@ def check_stored_responses(
     if y is None:
         msg = "y=None was given; expected one response for each sample."
         raise ValueError(msg)
+    y = to_numpy(y)
     if not labels:
-        check_numbers(to_numpy(y))
-    y = column_or_1d(to_numpy(y), warn=True)
+        check_numbers(y)
+    y = column_or_1d(y, warn=True)
     n_samples = X.shape[0]
     if len(y) != n_samples or n_samples < min_samples:
         msg = (
