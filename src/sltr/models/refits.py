@@ -92,13 +92,14 @@ def low_rank_seeds(estimates: Array, steps: Mapping[int, Array] | None) -> list[
     """Return what low-rank refits start from, (S, K, p1, …, pM) each.
 
     SLTR's estimates, and these reweighted, where they have modes to weigh; once, if
-    steps have not changed them any more.
+    steps have not changed them any more. Of matrices, which have fewer local minima,
+    the last alone.
     """
     seeds = [estimates]
     for seed in [steps[step] for step in SEED_STEPS] if steps is not None else []:
         if bool(array_namespace(seed).any(seed != seeds[-1])):
             seeds.append(seed)
-    return seeds
+    return seeds[-1:] if estimates.ndim == 4 else seeds
 
 
 def low_rank_fits(
