@@ -541,3 +541,11 @@ def test_a_column_of_labels_is_reported(here, rng):
     np.savez("column.npz", X=X, y=(X[:, :1, 0] > 0).astype(int))
     assert run("fit", "column.npz", "--out", "m.sltr") == 0
     assert run("report", "m.sltr", "column.npz", "--out", "r.html") == 0
+
+
+def test_covariates_that_a_search_could_not_score_are_refused(here, rng, capsys):
+    X, Z = rng.normal(size=(40, 4, 3)), rng.normal(size=40)
+    np.savez("labels.npz", X=X, y=np.where(X[:, 0, 0] + Z > 0, "up", "down"), Z=Z)
+    for method in ("cp", "remurs"):
+        assert run("tune", "labels.npz", "--covariates", "Z", "--method", method) == 1
+        assert "takes no covariates here" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def tune(
         sltr tune data.npz --device cuda
     """
     from sltr.design import memory_bytes
-    from sltr.experiments.tuned import check_folds, tuned_model
+    from sltr.experiments.tuned import check_folds, fit_tuned, tuned_model
     from sltr.models.registry import method as registered
     from sltr.persistence.files import check_destination
 
@@ -114,12 +114,17 @@ def tune(
         msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
         raise ValueError(msg)
     X, responses = placed(loaded, device, labels=kind != "regression")
-    beside = {"groups": loaded.groups, "covariates": loaded.covariates}
     with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
         if "progress" in model.get_params(deep=False):
             model.set_params(progress=move)
-        _choose_penalties(model, X, responses, loaded.groups, folds)
-        _fit_with(model, X, responses, beside)
+        fit_tuned(
+            model,
+            X,
+            responses,
+            groups=loaded.groups,
+            folds=folds,
+            covariates=loaded.covariates,
+        )
         model = _chosen(model, X, responses)
     if "progress" in model.get_params(deep=False):
         model.set_params(progress=None)
@@ -155,26 +160,6 @@ def _penalties(text: str) -> str | tuple[float, ...]:
         raise typer.BadParameter(msg) from None
 
 
-def _choose_penalties(
-    model: Any, X: Any, y: Any, groups: Any, folds: int | None
-) -> None:
-    """Choose penalties of ridge on folds, if these are asked for or keep groups."""
-    import numpy as np
-    from sklearn.model_selection import KFold
-
-    from sltr.experiments.penalties import set_penalties
-    from sltr.experiments.tuned import group_folds
-
-    if groups is not None:
-        splitter = group_folds(groups, folds or 5, labels=False)
-    elif folds is not None:
-        splitter = KFold(folds)
-    else:
-        return
-    splits = list(splitter.split(np.zeros(len(y)), groups=groups))
-    set_penalties(model, X, y, splits)
-
-
 def _chosen(model: Any, X: Any, y: Any) -> Any:
     """Return the estimator to save, with the scores that it was chosen by."""
     from sltr.experiments.penalties import loo_score
@@ -187,23 +172,3 @@ def _chosen(model: Any, X: Any, y: Any) -> Any:
     elif isinstance(model, TensorRidge) and not hasattr(model, "best_score_"):
         model.best_score_ = loo_score(model, X, y)
     return best
-
-
-def _fit_with(model: Any, X: Any, y: Any, given: dict[str, Any]) -> None:
-    """Fit with groups and covariates; refuse covariates that would be ignored."""
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.utils.validation import has_fit_parameter
-
-    extra = {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        if has_fit_parameter(model, name) or isinstance(model, GridSearchCV):
-            extra[name] = value
-        elif name == "covariates":
-            msg = (
-                f"{type(model).__name__} takes no covariates; expected a method that "
-                "does: cp or tucker. Leave --covariates out or change --method."
-            )
-            raise ValueError(msg)
-    model.fit(X, y, **extra)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+)
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import has_fit_parameter
 
@@ -15,6 +20,7 @@ from sltr.models.registry import Method
 
 __all__ = [
     "check_folds",
+    "fit_tuned",
     "fit_with_groups",
     "group_folds",
     "is_classification",
@@ -136,5 +142,46 @@ def fit_with_groups(model: Any, X: np.ndarray, y: np.ndarray, groups: Any) -> An
         splits = list(splitter.split(X, y, groups))
         model.set_params(**dict.fromkeys(counts, splits))
         set_penalties(model, X, label_indicators(y)[1] if each else y, splits)
-    own = has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
-    return model.fit(X, y, groups=groups) if own else model.fit(X, y)
+    given = {"groups": groups} if _takes_groups(model) else {}
+    return model.fit(X, y, **given)
+
+
+def fit_tuned(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    folds: int | None = None,
+    covariates: Any = None,
+) -> Any:
+    """Fit a model of `tuned_model` that was given the same groups and folds.
+
+    Ridge chooses its penalty on such folds too, if there are any. Covariates that the
+    model would ignore are refused.
+    """
+    if groups is not None or folds is not None:
+        n_folds = folds or 5
+        splitter = (
+            KFold(n_folds)
+            if groups is None
+            else group_folds(groups, n_folds, labels=False)
+        )
+        splits = list(splitter.split(np.zeros(len(y)), groups=groups))
+        set_penalties(model, X, y, splits)
+    # A search could fit with covariates, but not score with them.
+    if covariates is not None and not has_fit_parameter(model, "covariates"):
+        name = type(getattr(model, "estimator", model)).__name__
+        msg = (
+            f"{name} takes no covariates here; expected cp or tucker, for responses "
+            "that are numbers. Leave them out, or choose another method."
+        )
+        raise ValueError(msg)
+    given = {} if covariates is None else {"covariates": covariates}
+    if groups is not None and _takes_groups(model):
+        given["groups"] = groups
+    return model.fit(X, y, **given)
+
+
+def _takes_groups(model: Any) -> bool:
+    return has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
