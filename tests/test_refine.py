@@ -22,7 +22,8 @@ from sltr.refine.ranks import next_rank
 from sltr.refine.sparse import SMALL_THRESHOLD, TOLERANCE
 from sltr.refine.sweeps import _last_steps, _mode_step
 from sltr.ridge import ridge_system
-from sltr.solvers.components import CPComponents, TuckerComponents, leading_term
+from sltr.solvers.components import CPComponents, TuckerComponents
+from sltr.solvers.rank_one import leading_term
 
 SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
 

@@ -20,8 +20,8 @@ from sltr.models.selection import cv_table
 from sltr.plotting.modes import Modes
 from sltr.reporting import payload as payload_module
 from sltr.reporting import report
-from sltr.reporting.methods import _METHODS, _REFERENCES, bibtex, method_name
 from sltr.reporting.payload import coefficient_payload, path_payload
+from sltr.reporting.references import _METHODS, _REFERENCES, bibtex, method_name
 from sltr.reporting.scores import evaluate
 from sltr.validation import check_samples
 

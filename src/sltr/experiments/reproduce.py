@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from sltr.experiments.figures import draw_figures
 from sltr.experiments.methods import FACTORIES
-from sltr.experiments.published import VIDEO_PAIRS
 from sltr.experiments.rows import Row
 from sltr.experiments.run import make_folder, run
-from sltr.experiments.spec import Condition
 from sltr.experiments.studies import STUDIES
-from sltr.experiments.study import Part, Study
+from sltr.experiments.study import Study
+from sltr.experiments.study_data import with_data
 from sltr.experiments.tables import page
 
 __all__ = ["EXPERIMENTS", "Reproduced", "reproduce"]
 
 EXPERIMENTS: dict[str, str] = {name: s.description for name, s in STUDIES.items()}
-
-# Frames of the quick version: a ninth of the paper's entries.
-_QUICK_CLIPS = {"n_frames": 8, "size": (16, 12)}
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,7 @@ def reproduce(
     methods = [methods] if isinstance(methods, str) else methods
     _check_methods(study, methods)
     target = make_folder(out)
-    study = _with_data(study.version(quick, methods), data, classes, target, quick)
+    study = with_data(study.version(quick, methods), data, classes, target, quick)
     rows = _run_parts(study, target, n_jobs, retry, progress)
     stem = f"{name}_quick" if quick else name
     if find_spec("matplotlib") is None:
@@ -151,94 +145,6 @@ def _check_methods(study: Study, methods: Sequence[str] | None) -> None:
     if not methods:
         msg = f"methods={methods!r} was given; expected some of {there}."
         raise ValueError(msg)
-
-
-def _with_data(
-    study: Study,
-    data: str | PathLike[str] | None,
-    classes: Sequence[Sequence[str]] | None,
-    target: Path,
-    quick: bool,
-) -> Study:
-    """Return the study with its conditions on the data given."""
-    if study.kind == "video":
-        folder, pairs = _pairs(study, data, classes)
-        options: dict[str, Any] = dict(_QUICK_CLIPS) if quick else {}
-        options |= {"folder": str(folder), "cache": str(target / "clips")}
-        return replace(
-            study,
-            parts=tuple(_over_pairs(part, pairs, options) for part in study.parts),
-        )
-    if classes is not None:
-        msg = f"classes={classes!r} was given; {study.name!r} has no choice. Omit it."
-        raise ValueError(msg)
-    if study.kind == "real":
-        place = data if data is not None else os.environ.get("SLTR_DATA")
-        if place is not None and not Path(place).is_dir():
-            msg = (
-                f"data={str(place)!r} was given, or is in SLTR_DATA; expected the "
-                "folder of real sets. Without one the packaged sets are run."
-            )
-            raise ValueError(msg)
-        parts = (_in_folder(part, place) for part in study.parts)
-        return replace(study, parts=tuple(p for p in parts if p.experiment.conditions))
-    if data is not None:
-        msg = f"data={str(data)!r} was given; {study.name!r} simulates. Omit it."
-        raise ValueError(msg)
-    return study
-
-
-def _pairs(
-    study: Study,
-    data: str | PathLike[str] | None,
-    classes: Sequence[Sequence[str]] | None,
-) -> tuple[Path, list[tuple[str, str]]]:
-    if data is None or not Path(data).is_dir():
-        given = None if data is None else str(data)
-        msg = (
-            f"data={given!r} was given; {study.name!r} needs a folder of clips with "
-            "one sub-folder for each class, such as UCF101 unpacked. Name it as `data` "
-            "(--data)."
-        )
-        raise ValueError(msg)
-    folder = Path(data)
-    there = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    pairs = [tuple(pair) for pair in (VIDEO_PAIRS if classes is None else classes)]
-    for pair in pairs:
-        if len(pair) != 2 or not set(pair) <= set(there):
-            msg = (
-                f"The pair {pair} was asked for; expected two of the class folders "
-                f"{there} of {folder}. Name pairs of them as `classes` (--pair A,B)."
-            )
-            raise ValueError(msg)
-    return folder, [(first, second) for first, second in pairs]
-
-
-def _over_pairs(
-    part: Part, pairs: list[tuple[str, str]], options: dict[str, Any]
-) -> Part:
-    conditions = tuple(
-        Condition(
-            " & ".join(pair),
-            condition.source,
-            {**condition.options, **options, "classes": pair},
-        )
-        for condition in part.experiment.conditions
-        for pair in pairs
-    )
-    return replace(part, experiment=replace(part.experiment, conditions=conditions))
-
-
-def _in_folder(part: Part, place: str | PathLike[str] | None) -> Part:
-    """Return the part with the folder of its set; without one it has no conditions."""
-    conditions = tuple(
-        replace(c, options={**c.options, "folder": str(place)})
-        if c.source == "real"
-        else c
-        for c in part.experiment.conditions
-        if c.source != "real" or place is not None
-    )
-    return replace(part, experiment=replace(part.experiment, conditions=conditions))
 
 
 def _run_parts(

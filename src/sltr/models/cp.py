@@ -10,16 +10,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from sltr._array import Array, array_namespace, as_array
 from sltr.models.decomposed import (
-    Prepared,
     choose_by_bic,
     predict_mean,
-    prepare,
-    prepare_samples,
     remember,
     scores_with_covariates,
     warn_unless_converged,
 )
 from sltr.models.labels import label_indicators, winning_labels
+from sltr.models.prepared import Prepared, prepare, prepare_samples
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.decompositions import CP
 from sltr.solvers.glm import FAMILIES

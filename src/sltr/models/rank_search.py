@@ -11,15 +11,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from sltr._array import Array, array_namespace, as_array, to_numpy
-from sltr.models.decomposed import (
-    Prepared,
-    check_family,
-    check_response,
-    fit_path,
-    prepare,
-    remember,
-    warn_unless_converged,
-)
+from sltr.models.decomposed import fit_path, remember, warn_unless_converged
+from sltr.models.prepared import Prepared, check_family, check_response, prepare
 from sltr.models.scoring import default_metric, fold_scores
 from sltr.models.selection import Split, check_rule, kept_splits, record_choice
 from sltr.solvers.block_relaxation import Relaxed

@@ -175,15 +175,17 @@ class LowRank:
         rows: list[Row] = []
 
         def goes_on(fitted: Array) -> bool:
-            return not _is_better(first, self._losses(fitted), errors=HOPELESS)
+            losses = held_out_losses(task, self.folds, self._held_out(fitted))
+            return not _is_better(first, losses, errors=HOPELESS)
 
         settings = (task, self.problem, self.start, self.kind, self.seeds)
         for one_rank in low_rank_fits(*settings, goes_on=goes_on):
+            losses = []
             for candidate, refit in one_rank.items():
                 n_free = n_parameters(candidate.rank, shape) / prod(shape)
                 parts = self._held_out(refit.fitted)
                 rows += [(candidate, f, part, n_free) for f, part in enumerate(parts)]
-            losses = [self._losses(refit.fitted) for refit in one_rank.values()]
+                losses.append(held_out_losses(task, self.folds, parts))
             least = min(losses, key=np.sum)
             first = min(first, losses[0], key=np.sum)
             fair = best is null and not _is_better(null, least)
@@ -204,9 +206,6 @@ class LowRank:
         values = to_numpy(fitted)
         values = values.reshape(len(self.folds), -1, values.shape[1])
         return [values[f][:, fold.rows].T for f, fold in enumerate(self.folds)]
-
-    def _losses(self, fitted: Array) -> np.ndarray:
-        return held_out_losses(self.task, self.folds, self._held_out(fitted))
 
 
 def _ranks_left(

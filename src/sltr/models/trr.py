@@ -10,13 +10,12 @@ from sklearn.utils import check_random_state
 from sltr._array import Array
 from sltr.models.cp import remember_factors
 from sltr.models.decomposed import (
-    Prepared,
     fit_path,
     predict_mean,
-    prepare_samples,
     remember,
     warn_unless_converged,
 )
+from sltr.models.prepared import Prepared, prepare_samples
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.block_relaxation import starts
 from sltr.solvers.decompositions import CP

@@ -11,13 +11,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from sltr._array import Array
 from sltr.models.decomposed import (
-    Prepared,
     choose_by_bic,
     predict_mean,
-    prepare_samples,
     remember,
     warn_unless_converged,
 )
+from sltr.models.prepared import Prepared, prepare_samples
 from sltr.models.unchanged import unchanged_on_failure
 from sltr.solvers.decompositions import Tucker
 from sltr.validation import check_count, check_sequence

@@ -20,7 +20,7 @@ from sltr.persistence.files import check_destination, write_atomically
 from sltr.plotting.modes import Coords, Modes
 from sltr.reporting.answer import kinds_text
 from sltr.reporting.facts import model_facts, versions
-from sltr.reporting.methods import bibtex, method_name, method_text
+from sltr.reporting.methods import method_text
 from sltr.reporting.payload import (
     candidates_payload,
     coefficient_payload,
@@ -28,6 +28,7 @@ from sltr.reporting.payload import (
     outcome_payload,
     path_payload,
 )
+from sltr.reporting.references import bibtex, method_name
 from sltr.reporting.scores import check_lengths, evaluate
 from sltr.thumbnail import coef_array, coef_thumbnail, target_labels
 

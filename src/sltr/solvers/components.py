@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sltr._array import Array, array_namespace, device, eigh
+from sltr._array import Array, array_namespace, eigh
+from sltr.solvers.rank_one import leading_term
 from sltr.tensor import fold, own_mode_product, unfold
 
-__all__ = ["CPComponents", "TuckerComponents", "leading_term"]
+__all__ = ["CPComponents", "TuckerComponents"]
 
 # How far an entry of a CP factor may be shrunk against its column's mean.
 REWEIGHT_FLOOR = 0.1
@@ -217,49 +218,3 @@ def _joined_lists(parts: Sequence, name: str) -> list[Array]:
 def _taken(arrays: list[Array], items: Array) -> list[Array]:
     xp = array_namespace(items)
     return [xp.take(array, items, axis=0) for array in arrays]
-
-
-def _outer(vectors: list[Array]) -> Array:
-    """Return the outer products of a batch of vectors, (B, p1, …, pM)."""
-    tensor = vectors[0]
-    for vector in vectors[1:]:
-        places = (slice(None), *([None] * (tensor.ndim - 1)), slice(None))
-        tensor = tensor[..., None] * vector[places]
-    return tensor
-
-
-def leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
-    """Return unit vectors (B, p_m) and size (B,) of a best rank-one term.
-
-    Higher-order power iterations from the leading singular vectors.
-    """
-    xp = array_namespace(tensor)
-    n_modes = tensor.ndim - 1
-    matrices = [unfold(tensor, mode) for mode in range(n_modes)]
-    vectors = [_leading_vector(matrix) for matrix in matrices]
-    for _ in range(n_iter):
-        for mode, matrix in enumerate(matrices):
-            others = [vectors[k] for k in range(n_modes) if k != mode]
-            if others:
-                weights = xp.reshape(_outer(others), (tensor.shape[0], -1))
-            else:
-                weights = xp.ones_like(matrix[:, 0, :])
-            vector = (matrix @ weights[:, :, None])[:, :, 0]
-            size = xp.sqrt(xp.sum(vector**2, axis=1))
-            some = (size > 0)[:, None]
-            unit = vector / xp.where(some, size[:, None], 1.0)
-            vectors[mode] = xp.where(some, unit, vectors[mode])
-    return vectors, size
-
-
-def _leading_vector(matrix: Array) -> Array:
-    """Return the leading left singular vectors of a batch (B, p, q): (B, p)."""
-    xp = array_namespace(matrix)
-    transposed = xp.matrix_transpose(matrix)
-    if matrix.shape[1] <= matrix.shape[2]:
-        return eigh(matrix @ transposed)[1][:, :, -1]
-    # From the short side, which one long mode would make the expensive one.
-    vector = (matrix @ eigh(transposed @ matrix)[1][:, :, -1:])[:, :, 0]
-    size = xp.linalg.vector_norm(vector, axis=1, keepdims=True)
-    first = xp.eye(1, matrix.shape[1], dtype=matrix.dtype, device=device(matrix))
-    return xp.where(size > 0, vector / xp.where(size > 0, size, 1.0), first)

@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 from sltr._array import Array, array_namespace, as_array
-from sltr.solvers.components import leading_term
 from sltr.solvers.decompositions.blocks import Blocks, Shape, halves
+from sltr.solvers.rank_one import leading_term
 from sltr.tensor import cp_to_tensor
 
 __all__ = ["CP"]
