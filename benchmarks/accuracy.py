@@ -31,10 +31,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sltr.experiments import Condition, Experiment, read_rows, run
-from sltr.models.candidates import LARGEST_RANK
-from sltr.models.registry import METHODS
-from sltr.models.tucker import candidate_ranks
+from sltr.peers.registry import METHODS
+from sltr.peers.tucker import candidate_ranks
+from sltr.reproduction.run import Condition, Experiment, read_rows, run
+from sltr.tuning.candidates import LARGEST_RANK
 
 PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
 OURS = ("sltr", "sltr_best", "sltr_vote", "sltr_plain")  # the last two if asked for

@@ -18,8 +18,8 @@ import warnings
 import numpy as np
 import tensorly.regression as peer
 
-from sltr.models.cp import CPRegressor
-from sltr.models.tucker import TuckerRegressor
+from sltr.peers.cp import CPRegressor
+from sltr.peers.tucker import TuckerRegressor
 
 ALPHA = 1e-3
 # shape, true rank, samples

@@ -23,8 +23,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sltr.datasets import make_tensor_regression
-from sltr.models.path import sltr_path
-from sltr.models.sltr_cv import SLTRRegressorCV
+from sltr.estimators.path import sltr_path
+from sltr.estimators.sltr_cv import SLTRRegressorCV
 
 SHAPE = (12, 12, 6)
 SHARES = (0.2, 0.5, 1.5)

@@ -17,11 +17,11 @@ from time import perf_counter
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sltr.estimate import estimate
-from sltr.models.sltr import SLTRRegressor
+from sltr.core.estimate import estimate
+from sltr.core.problem import Problem
+from sltr.core.tensor import fold, unfold
+from sltr.estimators.sltr import SLTRRegressor
 from sltr.ridge import ridge_system
-from sltr.solvers.problem import Problem
-from sltr.tensor import fold, unfold
 
 GAP = 1e-4
 SHAPE, N_SAMPLES = (30, 30, 5), 360

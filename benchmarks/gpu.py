@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sltr.models.sltr_cv import SLTRRegressorCV
+from sltr.estimators.sltr_cv import SLTRRegressorCV
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from sltr.datasets import make_tensor_regression
-from sltr.models.sltr import SLTRClassifier, SLTRRegressor
-from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 
 
 def main() -> None:

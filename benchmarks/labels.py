@@ -44,21 +44,20 @@ from sltr import (
     TensorLassoCV,
     TensorRidge,
 )
+from sltr.comparison import Trial
+from sltr.core.tensor import flatten, mode_product, unfold
 from sltr.datasets import make_tensor_classification
-from sltr.experiments.trials import Trial, draw_trial
-from sltr.models.answer import Member, all_of, fit_subsets
-from sltr.models.candidates import REFINEMENTS, Candidate
-from sltr.models.fitting import fitting_task
-from sltr.models.folds import Fold, Task
-from sltr.models.labels import fit_sigmoids, label_indicators
-from sltr.models.predicted import scale_factors
-from sltr.models.refit_coefs import refit_coefs
-from sltr.models.scoring import fold_scores
-from sltr.models.sltr_cv import grid_epsilons, grid_pairs
-from sltr.models.tuning import held_out_predictions
-from sltr.models.weighing import close_to, shares_by_kind, votes
-from sltr.tensor import flatten, mode_product, unfold
-from sltr.validation import check_samples
+from sltr.estimators.labels import fit_sigmoids, label_indicators
+from sltr.reproduction.data import draw_trial
+from sltr.samples.check import check_samples
+from sltr.tuning.candidates import REFINEMENTS, Candidate, grid_epsilons, grid_pairs
+from sltr.tuning.choose import close_to, shares_by_kind, votes
+from sltr.tuning.final import Member, all_of, fit_subsets
+from sltr.tuning.fits import refit_coefs
+from sltr.tuning.held_out import scale_factors
+from sltr.tuning.scores import fold_scores
+from sltr.tuning.search import held_out_predictions
+from sltr.tuning.task import Fold, Task, fitting_task
 
 CLASSES = (
     "house",

@@ -22,16 +22,10 @@ from time import perf_counter
 
 import numpy as np
 
-from sltr.design import (
-    combine,
-    gram,
-    inner,
-    lazy_samples,
-    memory_bytes,
-    squares,
-)
-from sltr.models.sltr_cv import SLTRRegressorCV
+from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.ridge import cheapest_method
+from sltr.samples.budget import memory_bytes
+from sltr.samples.samples import combine, gram, inner, lazy_samples, squares
 
 SHAPE = (80, 80, 80)
 SEED = 0

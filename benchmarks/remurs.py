@@ -16,9 +16,8 @@ import time
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from sltr.solvers.least_squares import rotate
-from sltr.solvers.low_rank import mode_norms, zeroing_weight
-from sltr.solvers.penalised_admm import penalised_path
+from sltr.peers.convex import mode_norms, rotate, zeroing_weight
+from sltr.peers.convex_admm import penalised_path
 
 LOOK_EVERY = 10
 CLOSE = 1e-4

@@ -15,10 +15,8 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from sltr.models.surf import SURFRegressor
-from sltr.models.surf_cv import SURFRegressorCV
-from sltr.models.tpgd import TPGDRegressor
-from sltr.models.tpgd_cv import TPGDRegressorCV
+from sltr.peers.surf import SURFRegressor, SURFRegressorCV
+from sltr.peers.tpgd import TPGDRegressor, TPGDRegressorCV
 
 SHAPE, N_TRAIN, N_TEST, NOISE, RANK, SUPPORT = (30, 30, 5), 360, 2000, 0.3, 2, (6, 6, 3)
 

@@ -28,14 +28,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sltr.datasets import make_tensor_regression
-from sltr.models.candidates import PAPER_EPSILONS, PAPER_LAMBDAS
-from sltr.models.convex import Weights, convex_fits
-from sltr.models.convex_cv import weight_grids
-from sltr.models.path import sltr_path
-from sltr.models.sltr import SLTRRegressor
-from sltr.models.sltr_cv import SLTRRegressorCV
-from sltr.solvers.low_rank import mode_norms
-from sltr.validation import Samples
+from sltr.estimators.path import sltr_path
+from sltr.estimators.sltr import SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.peers.convex import mode_norms
+from sltr.peers.convex_admm import Weights, convex_fits, weight_grids
+from sltr.samples.samples import Samples
+from sltr.tuning.candidates import PAPER_EPSILONS, PAPER_LAMBDAS
 
 SMALL, LARGE, FMRI = (30, 30, 5), (30, 30, 10, 5), (51, 61, 23)
 N_SAMPLES, N_LARGE = 360, 3600

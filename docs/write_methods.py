@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sltr.models.registry import comparison
+from sltr.peers.registry import comparison
 
 PAGE = Path(__file__).parent / "methods.md"
 BEGIN = "<!-- begin: written from the registry -->\n"

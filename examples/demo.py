@@ -30,8 +30,8 @@ from threadpoolctl import threadpool_limits
 
 import sltr
 from sltr import plotting
-from sltr.experiments.tuned import tuned_model
-from sltr.models.registry import METHODS
+from sltr.comparison import tuned_model
+from sltr.peers.registry import METHODS
 
 SHAPE, N_TRAIN, N_TEST, SEED = (16, 16, 6), 300, 1000, 0
 MODES = ("row", "column", "time")

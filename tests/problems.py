@@ -6,12 +6,12 @@ from functools import cached_property
 import numpy as np
 from oracles import cvx_solution, feasible, objective, unfold_by_loop
 
-from sltr.solvers.problem import Problem
+from sltr.core.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
 class Posed:
-    """One problem, its radii absolute; `modes` as in `sltr.solvers.problem`."""
+    """One problem, its radii absolute; `modes` as in `sltr.core.problem`."""
 
     Z: np.ndarray
     a: float

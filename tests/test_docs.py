@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import sltr
-from sltr.experiments import EXPERIMENTS
-from sltr.models.registry import METHODS
+from sltr.peers.registry import METHODS
+from sltr.reproduction.reproduce import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

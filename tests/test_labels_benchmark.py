@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from sltr import SLTRClassifierCV
+from sltr.comparison import Trial
 from sltr.datasets import make_tensor_classification
-from sltr.experiments.trials import Trial
 
 ROOT = Path(__file__).parents[1]
 

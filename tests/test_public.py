@@ -73,7 +73,7 @@ def test_every_estimator_of_the_models_is_public():
     written = {
         thing
         for name, module in list(sys.modules.items())
-        if name.startswith("sltr.models.")
+        if name.startswith(("sltr.estimators.", "sltr.peers."))
         for thing in vars(module).values()
         if inspect.isclass(thing)
         and issubclass(thing, BaseEstimator)

@@ -4,28 +4,31 @@ from importlib import import_module
 from typing import Any
 
 from sltr import datasets, metrics
-from sltr.estimate import Estimate, estimate
+from sltr.core.estimate import Estimate, estimate
+from sltr.estimators.path import SLTRPath, sltr_path
+from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.metrics import error_bound
-from sltr.models.cp import CPClassifier, CPRegressor
-from sltr.models.decomposed_cv import CPRegressorCV, TuckerRegressorCV
-from sltr.models.elementary import ElemRidge, TensorRidge
-from sltr.models.linear_sparse import TensorElasticNet, TensorLasso
-from sltr.models.linear_sparse_cv import TensorElasticNetCV, TensorLassoCV
-from sltr.models.path import SLTRPath, sltr_path
-from sltr.models.remurs import RemursClassifier, RemursRegressor
-from sltr.models.remurs_cv import RemursClassifierCV, RemursRegressorCV
-from sltr.models.sltr import SLTRClassifier, SLTRRegressor
-from sltr.models.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
-from sltr.models.sturm import SturmRegressor, SturmRegressorCV
-from sltr.models.surf import SURFRegressor
-from sltr.models.surf_cv import SURFRegressorCV
-from sltr.models.tpgd import TPGDRegressor
-from sltr.models.tpgd_cv import TPGDRegressorCV
-from sltr.models.trr import HRTRRRegressor, ORTRRRegressor
-from sltr.models.tucker import TuckerRegressor
+from sltr.peers.cp import CPClassifier, CPRegressor, CPRegressorCV
+from sltr.peers.elementary import ElemRidge, TensorRidge
+from sltr.peers.lasso import (
+    TensorElasticNet,
+    TensorElasticNetCV,
+    TensorLasso,
+    TensorLassoCV,
+)
+from sltr.peers.remurs import (
+    RemursClassifier,
+    RemursClassifierCV,
+    RemursRegressor,
+    RemursRegressorCV,
+)
+from sltr.peers.sturm import SturmRegressor, SturmRegressorCV
+from sltr.peers.surf import SURFRegressor, SURFRegressorCV
+from sltr.peers.tpgd import TPGDRegressor, TPGDRegressorCV
+from sltr.peers.trr import HRTRRRegressor, ORTRRRegressor
+from sltr.peers.tucker import TuckerRegressor, TuckerRegressorCV
 from sltr.persistence import load, save
-
-__version__ = "0.1.0"
 
 __all__ = [
     "CPClassifier",
@@ -65,6 +68,9 @@ __all__ = [
     "save",
     "sltr_path",
 ]
+
+
+__version__ = "0.1.0"
 
 # What needs an extra is loaded when asked for, and not in __all__.
 _LAZY = ("plotting", "report")

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from math import isfinite, prod, sqrt
 from typing import Any
 
-from sltr._array import Array, array_namespace, to_numpy
-from sltr.tensor import numerical_ranks
-
-__all__ = ["error_bound", "estimation_error", "rank_error", "support_f1"]
+from sltr.arrays import Array, array_namespace, to_numpy
+from sltr.core.tensor import numerical_ranks
 
 
 def estimation_error(coef: Array, truth: Array) -> float:

@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from sltr._array import to_numpy
-
-__all__ = [
-    "RED_BLUE",
-    "coef_array",
-    "coef_thumbnail",
-    "largest_modes",
-    "projection",
-    "target_labels",
-    "target_name",
-]
+from sltr.arrays import to_numpy
 
 # ColorBrewer's RdBu, blue (negative) to red (positive).
 RED_BLUE = (

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("typer")
 
-from sltr.cli import progress
-from sltr.cli.progress import Lines, progress_bar
+from sltr.cli import output as progress
+from sltr.cli.output import Lines, progress_bar
 
 
 class Clock:

@@ -16,11 +16,12 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import sltr
 from sltr import TensorRidge, load
-from sltr.cli import app, environment, main
+from sltr.cli import data as environment
+from sltr.cli.entry import app, main
 from sltr.cli.output import print_json, print_scores
-from sltr.experiments import Reproduced
-from sltr.experiments.penalties import loo_score
-from sltr.experiments.tuned import fit_with_groups
+from sltr.comparison import fit_with_groups
+from sltr.peers.elementary import loo_score
+from sltr.reproduction.reproduce import Reproduced
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 DOCS = Path(__file__).parents[2] / "docs"
@@ -247,7 +248,7 @@ def test_failed_results_are_told_and_run_again_on_request(here, capsys, monkeypa
         asked.append((options["retry"], options["classes"]))
         return Reproduced(name, (), (), (), n_failed=2)
 
-    monkeypatch.setattr(sltr.experiments, "reproduce", stand_in)
+    monkeypatch.setattr(sltr.reproduction, "reproduce", stand_in)
     assert run("reproduce", "ucf101", "--pair", "A, B") == 0
     assert "2 results failed; --retry runs them again" in capsys.readouterr().err
     assert run("reproduce", "ucf101", "--retry") == 0
@@ -477,7 +478,7 @@ def test_an_interrupted_command_says_so(here, monkeypatch, capsys):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sltr.datasets.load_samples", stop)
+    monkeypatch.setattr("sltr.datasets.samples.load_samples", stop)
     assert run("fit", "data.npz") == 130
     assert capsys.readouterr().err.startswith("Interrupted")
     assert not (here / "model.sltr").exists()
@@ -501,7 +502,7 @@ def test_warnings_are_one_line(here, capsys, monkeypatch):
     def warn(*_, **__):
         warnings.warn("first\nsecond", UserWarning, stacklevel=1)
 
-    monkeypatch.setattr("sltr.cli.fitting.write_model", warn)
+    monkeypatch.setattr("sltr.cli.fit.write_model", warn)
     shown = warnings.showwarning
     assert run("fit", "data.npz") == 0
     assert "Warning: first second\n" in capsys.readouterr().err

@@ -3,9 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
+from sltr.core.tensor import numerical_ranks
 from sltr.datasets import make_tensor_classification, make_tensor_regression
-from sltr.datasets.truths import TRUTHS
-from sltr.tensor import numerical_ranks
+from sltr.datasets.simulated import TRUTHS
 
 SHAPE = (7, 6, 5)
 

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from sltr.datasets import load_video, load_video_folder
-from sltr.datasets.npz_cache import read_arrays, write_arrays
-from sltr.datasets.video import area_weights, frame_indices, read_clip
+from sltr.datasets.video import (
+    area_weights,
+    frame_indices,
+    read_arrays,
+    read_clip,
+    write_arrays,
+)
 
 av = pytest.importorskip("av")
 

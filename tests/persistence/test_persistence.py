@@ -26,13 +26,14 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sltr import TensorRidge, persistence
-from sltr.models.linear import predict_linear
-from sltr.models.selection import cv_table
+from sltr import persistence
+from sltr.estimators.base import predict_linear
+from sltr.peers.elementary import TensorRidge
 from sltr.persistence import estimator_classes, load, save
 from sltr.persistence.files import write_atomically
 from sltr.persistence.values import decode, encode
-from sltr.validation import check_samples
+from sltr.samples.check import check_samples
+from sltr.tuning.choose import cv_table
 
 
 class StandIn(RegressorMixin, BaseEstimator):
@@ -435,7 +436,7 @@ def test_bad_headers_are_refused(stand_in, tmp_path, header, message):
 
 def test_classes_come_from_the_models_package_only():
     for name, cls in estimator_classes().items():
-        assert cls.__module__.startswith("sltr.models.")
+        assert cls.__module__.startswith(("sltr.estimators.", "sltr.peers."))
         assert name == cls.__name__
     assert "BaseEstimator" not in estimator_classes()
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sltr.cli.options import Config, Json, Seed, parse_shape
-from sltr.cli.output import print_facts, print_json, say
-
-__all__ = ["simulate"]
+from sltr.cli.options import Config, Jobs, Json, Seed, choose, parse_names, parse_shape
+from sltr.cli.output import print_facts, print_json, progress_bar, say
 
 
 def simulate(
@@ -47,7 +51,7 @@ def simulate(
         sltr simulate blocks.npz --truth block --shape 30,30,5 --samples 360
         sltr simulate data.npz --test-samples 500
     """
-    from sltr.datasets import make_tensor_regression
+    from sltr.datasets.simulated import make_tensor_regression
     from sltr.persistence.files import check_destination
 
     if out.suffix != ".npz":
@@ -95,3 +99,191 @@ def _write_npz(path: Path, **arrays: Any) -> None:
     content = BytesIO()
     np.savez_compressed(content, **arrays)
     write_atomically(path, content.getvalue())
+
+
+_REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "array-api-compat")
+_EXTRAS = {
+    "gpu": ("torch",),
+    "dask": ("dask", "distributed", "zarr"),
+    "video": ("av",),
+    "neuro": ("nibabel", "nilearn"),
+    "models": ("safetensors",),
+    "report": ("matplotlib", "jinja2"),
+    "cli": ("typer", "rich"),
+}
+
+
+def environment() -> dict[str, dict[str, Any]]:
+    """Return versions, devices and optional packages, by topic.
+
+    Examples
+    --------
+    >>> sorted(environment())
+    ['devices', 'optional packages', 'versions']
+    """
+    return {
+        "versions": {
+            "sltr": sltr_version(),
+            "Python": platform.python_version(),
+            **{name: _version(name) for name in _REQUIRED},
+        },
+        "devices": {
+            "machine": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            **_accelerators(),
+        },
+        "optional packages": {
+            name: _version(name) or f"not there: pip install 'sltr[{extra}]'"
+            for extra, names in _EXTRAS.items()
+            for name in names
+        }
+        | {"cupy": _cupy_version() or "not there: pip install cupy-cuda12x"},
+    }
+
+
+def sltr_version() -> str:
+    """Return the version of `sltr`."""
+    import sltr
+
+    return sltr.__version__
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _cupy_version() -> str | None:
+    """Return the version of CuPy, which is distributed by version of CUDA."""
+    wheels = ("cupy", *(f"cupy-cuda{number}x" for number in (11, 12, 13)))
+    return next(filter(None, map(_version, wheels)), None)
+
+
+def _accelerators() -> dict[str, Any]:
+    if find_spec("torch") is None:
+        return {"GPU": "not looked for: PyTorch is not installed"}
+    import torch
+
+    count = torch.cuda.device_count()
+    names = [torch.cuda.get_device_name(k) for k in range(count)]
+    return {"GPU": ", ".join(names) or "none that PyTorch can use"}
+
+
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A table or figure of the paper; none: list them."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Minutes, with fewer repetitions.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path(
+        "reproduction"
+    ),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of data that cannot be shipped.")
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(help="Two classes of video, as A,B; may be repeated."),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method; may be repeated.")
+    ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Run again what failed before.")
+    ] = False,
+    jobs: Jobs = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Run an experiment of the paper again; a run that was stopped continues.
+
+    Examples
+    --------
+        sltr reproduce
+        sltr reproduce mse_by_size --quick
+        sltr reproduce ucf101 --data UCF-101 --pair Archery,Bowling --out results
+    """
+    from sltr.reproduction import EXPERIMENTS
+    from sltr.reproduction import reproduce as run
+
+    if name is None:
+        (print_json if json else print_facts)(EXPERIMENTS)
+        return
+    with progress_bar(f"Running {name}", quiet=json) as move:
+        found = run(
+            name,
+            quick=quick,
+            out=out,
+            data=data,
+            classes=[parse_names(names) for names in pair] if pair else None,
+            methods=method or None,
+            n_jobs=jobs,
+            retry=retry,
+            progress=move,
+        )
+    if json:
+        print_json(
+            {kind: getattr(found, kind) for kind in ("rows", "tables", "figures")}
+        )
+        return
+    for table in found.tables:
+        sys.stdout.write(table.read_text(encoding="utf-8"))
+    say(f"Results, tables and figures are in {out}.")
+    if found.n_failed:
+        say(f"{found.n_failed} results failed; --retry runs them again.")
+
+
+def bench(
+    name: Annotated[
+        str | None, typer.Argument(help="A script of benchmarks/; none: list them.")
+    ] = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Run a benchmark of the source tree, or list them.
+
+    Examples
+    --------
+        sltr bench
+        sltr bench fit
+    """
+    folder = Path(__file__).parents[3] / "benchmarks"
+    scripts = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    if not scripts:
+        msg = (
+            "Benchmarks are not part of the installed package; expected a source tree. "
+            "Clone the repository, install it with pip install -e . and run again."
+        )
+        raise ValueError(msg)
+    if name is None:
+        lines = {stem: _first_line(path) for stem, path in scripts.items()}
+        (print_json if json else print_facts)(lines)
+        return
+    script = scripts[choose(name, scripts, "benchmark")]
+    say(f"Running {script.name}.")
+    raise typer.Exit(subprocess.run([sys.executable, script]).returncode)
+
+
+def info(json: Json = False, config: Config = None) -> None:
+    """Say which versions, devices and optional packages there are.
+
+    Examples
+    --------
+        sltr info
+        sltr info --json
+    """
+    found = environment()
+    if json:
+        print_json(found)
+        return
+    for title, facts in found.items():
+        sys.stdout.write(f"{title}\n")
+        print_facts({f"  {name}": value for name, value in facts.items()})
+
+
+def _first_line(script: Path) -> str:
+    return script.read_text(encoding="utf-8").lstrip('"').partition("\n")[0]

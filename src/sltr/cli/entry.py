@@ -10,11 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sltr.cli import data, fitting, prediction, showing, tuning, work
-from sltr.cli.environment import sltr_version
+from sltr.cli import data
+from sltr.cli import data as work
+from sltr.cli import fit as fitting
+from sltr.cli import fit as tuning
+from sltr.cli import predict as prediction
+from sltr.cli import show as showing
+from sltr.cli.data import sltr_version
 from sltr.cli.output import say
-
-__all__ = ["app", "main"]
 
 INTERRUPTED = 130
 

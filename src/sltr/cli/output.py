@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
-
-__all__ = ["print_facts", "print_json", "print_scores", "say"]
 
 SCORES = {"r2": "R²", "mse": "MSE", "auroc": "AUROC", "accuracy": "accuracy"}
 
@@ -91,3 +102,179 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, int | float) else str(value)
+
+
+PARTS = 10  # of the work: at least one of them between two lines
+SECONDS = 10.0  # at least, between two lines
+BEAT = 1.0  # seconds
+
+
+@contextmanager
+def progress_bar(text: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
+    """Give a function (done, total, what) that shows how far the work is.
+
+    On a terminal it moves a bar with the time left; elsewhere it writes lines.
+    Everything goes to standard error.
+    """
+    console = Console(stderr=True)
+    if quiet:
+        yield _nothing
+    elif console.is_terminal:
+        with _bar(console) as bar:
+            task = bar.add_task(text, total=None)
+
+            def move(done: int, total: int, what: str = "") -> None:
+                shown = f"{text}: {what}" if what else text
+                bar.update(task, completed=done, total=total, description=shown)
+
+            yield move
+    else:
+        with _beating(Lines(text)) as lines:
+            # A function, since estimators copy their parameters and locks have none.
+            def tell(done: int, total: int, what: str = "") -> None:
+                lines.move(done, total, what)
+
+            yield tell
+
+
+def _nothing(done: int, total: int, what: str = "") -> None:
+    pass
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+class Lines:
+    """Progress as lines: of what has a name, after a tenth of the work, or of time.
+
+    Two lines without a name are `SECONDS` apart or more. `beat` writes one where
+    nothing was heard of the work for as long as it had taken until the last line:
+    some methods do not say how far they are.
+    """
+
+    def __init__(self, text: str, clock: Callable[[], float] = monotonic):
+        self.text, self.clock = text, clock
+        self.start = self.told = clock()
+        self.done, self.total, self.shown = 0, 0, 0
+        self.lock = Lock()
+
+    def move(self, done: int, total: int, what: str = "") -> None:
+        """Hear that so much is done, and write a line if it is time for one."""
+        with self.lock:
+            self.done, self.total = done, total
+            if what:
+                self._tell(f"{what} ({done + 1} of {total})")
+            elif (
+                total
+                and PARTS * (done - self.shown) >= total
+                and self.clock() - self.told >= SECONDS
+            ):
+                self._tell(self._so_far())
+
+    def beat(self) -> None:
+        """Write a line if there was none for long."""
+        with self.lock:
+            if self.clock() - self.told >= max(SECONDS, self.told - self.start):
+                self._tell(self._so_far())
+
+    def _so_far(self) -> str:
+        seconds = f"{self.clock() - self.start:.0f} s"
+        return f"{self.done} of {self.total}, {seconds}" if self.total else seconds
+
+    def _tell(self, message: str) -> None:
+        self.told, self.shown = self.clock(), self.done
+        say(f"{self.text}: {message}")
+
+
+@contextmanager
+def _beating(lines: Lines) -> Iterator[Lines]:
+    """Let lines beat while the work goes on."""
+    over = Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT):
+            lines.beat()
+
+    thread = Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield lines
+    finally:
+        over.set()
+        thread.join()
+
+
+def write_model(
+    model: Any,
+    loaded: Any,
+    out: Path,
+    given: tuple[list[Path], dict[str, Any]],
+    json: bool,
+) -> None:
+    """Save a fitted model, print what was found and name the next command.
+
+    `given` are the files and options that the samples were read with.
+    """
+    from sltr.persistence import save
+    from sltr.tuning.scores import metric_name
+
+    save(model, out)
+    facts: dict[str, Any] = {"model": type(model).__name__, "file": str(out)}
+    facts |= {"samples": loaded.X.shape[0], "shape": loaded.X.shape[1:]}
+    facts |= _fitted_values(model)
+    if "best score" in facts:
+        alone = "" if hasattr(model, "cv_results_") else ", leave-one-out"
+        facts["scored by"] = metric_name(model) + alone
+    facts["entries that are not zero"] = int((model.coef_ != 0).sum())
+    (print_json if json else print_facts)(facts)
+    reported = not getattr(model, "n_covariates_in_", 0)
+    hint = f" Next: {_report_command(out, *given)}" if reported else ""
+    say(f"Wrote {out}.{hint}")
+
+
+def _report_command(out: Path, data: list[Path], options: dict[str, Any]) -> str:
+    """Return the command that shows this model, as the shell takes it."""
+    words = ["sltr", "report", str(out), *map(str, data[:1])]
+    chosen = {name: value for name, value in options.items() if value is not None}
+    told = [shlex.join((name, str(value))) for name, value in chosen.items()]
+    return " ".join([shlex.join(words), *["…"][: len(data) - 1], *told])
+
+
+def _fitted_values(model: Any) -> dict[str, Any]:
+    """Return what fitting found or chose, as far as it is a number, word or shape."""
+    told = {"shape_in_", "n_features_in_", "best_index_", "n_covariates_in_"}
+    found: dict[str, Any] = {}
+    for name, value in vars(model).items():
+        if name == "refine_settings_":
+            found |= _refit(model)
+        elif name == "best_params_":
+            found |= {key.replace("_", " "): item for key, item in value.items()}
+        elif (
+            name.endswith("_")
+            and name not in told
+            and isinstance(value, int | float | str | tuple)
+            and len(str(value)) < 40
+        ):
+            found[name.rstrip("_").replace("_", " ")] = value
+    return found
+
+
+def _refit(model: Any) -> dict[str, Any]:
+    """Return the refit by its settings' names, and how many candidates are averaged."""
+    from sltr.tuning.candidates import SETTINGS
+
+    kind = getattr(model, "refine_", model.refine)
+    settings = dict(zip(SETTINGS[kind], model.refine_settings_, strict=True))
+    if not hasattr(model, "weights_"):
+        return settings
+    return settings | {"candidates averaged": int((model.weights_ > 0).sum())}

@@ -14,16 +14,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
-from sltr.design import working_bytes
-
-__all__ = [
-    "READ_ERRORS",
-    "load_data",
-    "load_npy",
-    "load_npz",
-    "load_zarr",
-    "read_responses",
-]
+from sltr.samples.budget import working_bytes
 
 # What NumPy and zipfile raise at damaged, encrypted or foreign files.
 READ_ERRORS = (

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-__all__ = ["coef_img", "load_nifti"]
-
 Box = tuple[slice, slice, slice]
 
 # Cut short or damaged: the file, its compression, its header, its kind of values.

@@ -1,4 +1,4 @@
-"""Real data sets kept in a folder of their own, named by SLTR_DATA."""
+"""Real data as tasks: samples, responses, and the folds to judge a method by."""
 
 from __future__ import annotations
 
@@ -6,15 +6,208 @@ import os
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GroupKFold, KFold, RepeatedStratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 from sklearn.utils import Bunch
 
 from sltr.datasets.files import load_npz
-from sltr.datasets.tasks import as_task, choose_classes
 
-__all__ = ["load_real"]
+
+def as_task(
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    task: str,
+    cv: Any,
+    description: str,
+    groups: np.ndarray | None = None,
+    target_names: Sequence[str] | None = None,
+) -> Bunch:
+    """Return data with its outer folds.
+
+    Parameters
+    ----------
+    X : array of shape (n, p1, …, pM)
+    y : array of shape (n,)
+    task : {"regression", "classification"}
+    cv : scikit-learn splitter, or a list of pairs (train rows, test rows)
+    description : str
+    groups : array of shape (n,), optional
+        Samples that belong together and must not be split, tuning included.
+    target_names : sequence of str, optional
+        What the labels 0, 1, … mean.
+
+    Returns
+    -------
+    Bunch
+        With `cv` as a list of pairs, so that ``cross_val_score(model, X, y, cv=cv)``
+        uses the same folds for all methods.
+    """
+    try:
+        folds = list(cv.split(X, y, groups)) if hasattr(cv, "split") else cv
+    except ValueError as error:
+        msg = (
+            f"The {len(y)} samples of {target_names} are too few for the folds of "
+            f"{cv}: {error} Choose classes with more samples."
+        )
+        raise ValueError(msg) from error
+    return Bunch(
+        X=X,
+        y=y,
+        groups=groups,
+        cv=folds,
+        task=task,
+        target_names=None if target_names is None else list(target_names),
+        description=description,
+    )
+
+
+def choose_classes(
+    labels: np.ndarray, classes: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows with one of the classes, and their labels 0, 1, ….
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> choose_classes(np.array(["cat", "dog", "owl", "cat"]), ["owl", "cat"])
+    (array([0, 2, 3]), array([1, 0, 1]))
+    """
+    there = sorted(set(labels.tolist()))
+    absent = [name for name in classes if name not in there]
+    if absent or len(set(classes)) < 2 or len(set(classes)) < len(classes):
+        msg = f"classes={list(classes)} was given; expected two or more of {there}."
+        raise ValueError(msg)
+    rows = np.flatnonzero(np.isin(labels, list(classes)))
+    number = {name: k for k, name in enumerate(classes)}
+    return rows, np.array([number[name] for name in labels[rows].tolist()])
+
+
+def load_packaged(name: str, *, classes: Sequence[str] | None = None) -> Bunch:
+    """Load a real data set from an installed package.
+
+    Parameters
+    ----------
+    name : {"digits", "indian_pines", "serology"}
+        "digits": 8×8 images of handwritten digits (scikit-learn);
+        "indian_pines": 5×5 pixels × 200 bands of an aerial hyperspectral image, one
+        sample for each tile of the image, by the crop at its centre (TensorLy);
+        "serology": 6 antigens × 11 receptors in sera of COVID-19 patients, by the
+        course of their illness (TensorLy).
+    classes : sequence of str, optional
+        Two or more of the set's classes, in the order of their labels 0, 1, ….
+        Default: 3 and 8; corn-notill and soybean-mintill; Severe and Deceased.
+
+    Returns
+    -------
+    Bunch
+        `X` (n, p1, …, pM), `y` (n,), `groups` ((n,) or None), `cv` (pairs of train
+        and test rows), `task`, `target_names`, `description`.
+
+    Examples
+    --------
+    >>> digits = load_packaged("digits")
+    >>> digits.X.shape, digits.target_names, len(digits.cv)
+    ((357, 8, 8), ['3', '8'], 5)
+    """
+    if name not in _PACKAGED:
+        msg = f"name={name!r} was given; expected one of {sorted(_PACKAGED)}."
+        raise ValueError(msg)
+    return _PACKAGED[name](classes)
+
+
+def _digits(classes: Sequence[str] | None) -> Bunch:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    chosen = ("3", "8") if classes is None else tuple(classes)
+    rows, y = choose_classes(digits.target.astype(str), chosen)
+    return as_task(
+        digits.images[rows],
+        y,
+        task="classification",
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+        target_names=chosen,
+        description="Handwritten digits, 8×8 pixels, from scikit-learn.",
+    )
+
+
+_CROPS = (
+    *("unlabelled", "alfalfa", "corn-notill", "corn-mintill", "corn"),
+    *("grass-pasture", "grass-trees", "grass-pasture-mowed", "hay-windrowed"),
+    *("oats", "soybean-notill", "soybean-mintill", "soybean-clean", "wheat"),
+    *("woods", "buildings-grass-trees-drives", "stone-steel-towers"),
+)
+_TILE = 5
+_REGION = 29  # 5 × 5 regions of the image: neighbouring tiles are alike
+
+
+def _indian_pines(classes: Sequence[str] | None) -> Bunch:
+    bunch = _tensorly().load_indian_pines()
+    image, labels = np.asarray(bunch.tensor), np.asarray(bunch.ticks[0])
+    starts = np.arange(0, image.shape[0] - _TILE + 1, _TILE)
+    corners = [(i, j) for i in starts for j in starts]
+    middle = _TILE // 2
+    crops = np.array([_CROPS[labels[i + middle, j + middle]] for i, j in corners])
+    chosen = ("corn-notill", "soybean-mintill") if classes is None else tuple(classes)
+    rows, y = choose_classes(crops, chosen)
+    tiles = [image[i : i + _TILE, j : j + _TILE] for i, j in corners]
+    region = np.array([i // _REGION * 100 + j // _REGION for i, j in corners])
+    return as_task(
+        np.stack([tiles[row] for row in rows]),
+        y,
+        task="classification",
+        cv=StratifiedGroupKFold(5),
+        groups=region[rows],
+        target_names=chosen,
+        description=(
+            "Indian Pines (AVIRIS, 1992; CC BY 3.0) from TensorLy: tiles of 5×5 "
+            "pixels × 200 bands that do not overlap, labelled by the centre pixel. "
+            "Whole regions of 29×29 pixels are held out."
+        ),
+    )
+
+
+def _serology(classes: Sequence[str] | None) -> Bunch:
+    bunch = _tensorly().load_covid19_serology()
+    chosen = ("Severe", "Deceased") if classes is None else tuple(classes)
+    rows, y = choose_classes(np.asarray(bunch.ticks[0]), chosen)
+    return as_task(
+        np.asarray(bunch.tensor)[rows],
+        y,
+        task="classification",
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+        target_names=chosen,
+        description=(
+            "COVID-19 serology (Zohar et al., Cell 2020) from TensorLy. Some patients "
+            "gave several samples and the set does not say which: scores are "
+            "optimistic for new patients."
+        ),
+    )
+
+
+def _tensorly() -> Any:
+    try:
+        import tensorly.datasets
+    except ImportError as error:
+        msg = "This set ships with TensorLy. Install it with: pip install tensorly"
+        raise ImportError(msg) from error
+    return tensorly.datasets
+
+
+_PACKAGED: dict[str, Callable[[Sequence[str] | None], Bunch]] = {
+    "digits": _digits,
+    "indian_pines": _indian_pines,
+    "serology": _serology,
+}
 
 
 def load_real(

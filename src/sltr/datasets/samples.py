@@ -13,9 +13,7 @@ from sklearn.utils import Bunch
 from sltr.datasets.files import load_data, read_responses
 from sltr.datasets.nifti import load_nifti
 from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
-from sltr.datasets.video_folder import load_video_folder
-
-__all__ = ["load_samples"]
+from sltr.datasets.video import load_video_folder
 
 
 def load_samples(

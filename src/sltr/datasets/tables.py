@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-__all__ = ["AnyPath", "existing_file", "load_csv", "require_names"]
-
 AnyPath = str | PathLike[str]
 
 

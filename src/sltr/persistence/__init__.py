@@ -3,7 +3,7 @@
 A file is one safetensors file. Its metadata holds a JSON text with the schema
 number, the version of `sltr`, the class name, the parameters, the fitted
 attributes; beside it is a checksum of text and tensors. Reading a file looks
-the class up among the estimators of `sltr.models` and fills in plain values.
+the class up among the estimators of this package and fills in plain values.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-import sltr.models
+import sltr.estimators
+import sltr.peers
 from sltr.persistence.files import write_atomically
 from sltr.persistence.values import Tensors, decode, encode
 
 __all__ = ["estimator_classes", "load", "package_version", "save"]
+
 
 SCHEMA = 1
 _KEY = "sltr"
@@ -34,21 +36,25 @@ _LEFT_OUT = ("progress", "_moments", "_metadata_request")
 
 
 def estimator_classes() -> dict[str, type[BaseEstimator]]:
-    """Return the public estimators defined in `sltr.models`, by class name.
+    """Return the public estimators of the package, by class name.
 
     Examples
     --------
     >>> all(name == cls.__name__ for name, cls in estimator_classes().items())
     True
     """
-    package = sltr.models
     found: dict[str, type[BaseEstimator]] = {}
-    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        for name, item in vars(import_module(info.name)).items():
+    names = [
+        info.name
+        for package in (sltr.estimators, sltr.peers)
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    for module in names:
+        for name, item in vars(import_module(module)).items():
             if (
                 inspect.isclass(item)
                 and issubclass(item, BaseEstimator)
-                and item.__module__ == info.name
+                and item.__module__ == module
                 and hasattr(item, "fit")
                 and not name.startswith("_")
             ):

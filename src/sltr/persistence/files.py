@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-__all__ = ["check_destination", "write_atomically"]
-
 
 def check_destination(path: Path) -> None:
     """Refuse a file that cannot be written where it is to go.

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn import model_selection
 
-from sltr._array import is_array_api, to_numpy
-
-__all__ = ["Tensors", "decode", "encode"]
+from sltr.arrays import is_array_api, to_numpy
 
 Tensors = dict[str, np.ndarray]
 

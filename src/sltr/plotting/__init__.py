@@ -5,14 +5,13 @@ is given or made, and returns what it drew into. Maps of coefficients diverge
 from zero with symmetric limits; colours are safe for colour-blind readers.
 """
 
-from sltr.plotting.coefficient import plot_coef, plot_overlay
+from sltr.plotting.coefficient import plot_coef, plot_heat_maps, plot_overlay
 from sltr.plotting.convergence import plot_convergence
-from sltr.plotting.heat_maps import plot_heat_maps
 from sltr.plotting.path import plot_path
 from sltr.plotting.prediction import plot_predictions, plot_roc
 from sltr.plotting.results import Panel, plot_results
 from sltr.plotting.structure import plot_factors, plot_mode_importance, plot_spectrum
-from sltr.plotting.surface import plot_cv_surface
+from sltr.plotting.tuning import plot_cv_surface
 from sltr.thumbnail import coef_thumbnail
 
 __all__ = [

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sltr._array import to_numpy
+from sltr.arrays import to_numpy
 from sltr.plotting.style import COLOURS, new_axes, tidy
-
-__all__ = ["certified_value", "convergence_history", "plot_convergence"]
 
 # What fitted models call the measures they keep.
 _HISTORIES = {

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr._array import to_numpy
-
-__all__ = ["Coords", "Modes", "is_even", "strongest_slice"]
+from sltr.arrays import to_numpy
 
 # Coordinates as users give them: one array for each mode, or some of them by mode.
 Coords = Sequence[Any] | Mapping[int | str, Any]

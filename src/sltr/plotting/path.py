@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sltr._array import to_numpy
-from sltr.models.path import SLTRPath
+from sltr.arrays import to_numpy
+from sltr.core.tensor import numerical_ranks
+from sltr.estimators.path import SLTRPath
 from sltr.plotting.modes import Modes
 from sltr.plotting.style import COLOURS, MARKERS, new_figure, tidy
-from sltr.tensor import numerical_ranks
-
-__all__ = ["check_path", "path_along", "plot_path", "strongest_entries"]
 
 # What may vary along a path of `sltr_path`, the first that does by default.
 _AXES = ("lambda_sparse", "lambda_low", "epsilon")

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import r2_score, roc_auc_score, roc_curve
 
-from sltr._array import to_numpy
+from sltr.arrays import to_numpy
 from sltr.plotting.style import COLOURS, new_axes, tidy
-
-__all__ = ["plot_predictions", "plot_roc"]
 
 
 def plot_predictions(

@@ -11,8 +11,6 @@ import numpy as np
 
 from sltr.plotting.style import COLOURS, MARKERS, new_figure, tidy
 
-__all__ = ["Panel", "plot_results"]
-
 
 @dataclass(frozen=True)
 class Panel:

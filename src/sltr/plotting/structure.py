@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from sltr.core.tensor import numerical_ranks, unfold
 from sltr.plotting.modes import Coords, Modes
 from sltr.plotting.style import COLOURS, MARKERS, new_axes, new_figure, tidy
-from sltr.tensor import numerical_ranks, unfold
 from sltr.thumbnail import coef_array, target_name
-
-__all__ = ["mode_weights", "plot_factors", "plot_mode_importance", "plot_spectrum"]
 
 
 def plot_spectrum(

@@ -6,18 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "COLOURS",
-    "DIVERGING",
-    "MARKERS",
-    "SEQUENTIAL",
-    "diverging_limit",
-    "image",
-    "new_axes",
-    "new_figure",
-    "tidy",
-]
-
 # Okabe and Ito's palette: told apart with any kind of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 MARKERS = "osD^vPX"

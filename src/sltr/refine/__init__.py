@@ -11,33 +11,3 @@ everything made from it. A refit undoes this on the structure that was found:
 
 Nothing of size P × P is ever made.
 """
-
-from sltr.refine.low_rank import (
-    Refit,
-    always,
-    cp_refits,
-    tucker_refits,
-    tucker_refits_of_rank,
-)
-from sltr.refine.reweight import STEPS, reweighted
-from sltr.refine.sparse import lasso
-from sltr.refine.subset import Subsets, feature_variance
-from sltr.refine.support import refit_on_support
-from sltr.refine.sweeps import RIDGES, Sweeps, unfoldings
-
-__all__ = [
-    "RIDGES",
-    "STEPS",
-    "Refit",
-    "Subsets",
-    "Sweeps",
-    "always",
-    "cp_refits",
-    "feature_variance",
-    "lasso",
-    "refit_on_support",
-    "reweighted",
-    "tucker_refits",
-    "tucker_refits_of_rank",
-    "unfoldings",
-]

@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sltr._array import Array, array_namespace, clip, eigh
-from sltr.design import BLOCK_ENTRIES, combine, inner, row_ranges
-from sltr.refine.subset import Subsets, feature_variance
-from sltr.ridge import conjugate_gradients
-from sltr.tensor import flatten, own_mode_product, unfold
-
-__all__ = ["STEPS", "reweighted"]
+from sltr.arrays import Array, array_namespace, clip, eigh
+from sltr.core.tensor import flatten, own_mode_product, unfold
+from sltr.refine.subsets import Subsets, feature_variance
+from sltr.ridge.conjugate_gradients import conjugate_gradients
+from sltr.samples.budget import row_ranges
+from sltr.samples.samples import BLOCK_ENTRIES, combine, inner
 
 # The steps whose coefficients are worth a look; the last starts low-rank refits.
 STEPS = (2, 3, 4, 6, 10)

@@ -14,13 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from sltr._array import to_numpy
-from sltr.models.scoring import metric_name
+from sltr.arrays import to_numpy
 from sltr.persistence.files import check_destination, write_atomically
 from sltr.plotting.modes import Coords, Modes
-from sltr.reporting.answer import kinds_text
-from sltr.reporting.facts import model_facts, versions
-from sltr.reporting.methods import method_text
+from sltr.reporting.facts import kinds_text, model_facts, versions
 from sltr.reporting.payload import (
     candidates_payload,
     coefficient_payload,
@@ -28,9 +25,10 @@ from sltr.reporting.payload import (
     outcome_payload,
     path_payload,
 )
-from sltr.reporting.references import bibtex, method_name
 from sltr.reporting.scores import check_lengths, evaluate
+from sltr.reporting.text import bibtex, method_name, method_text
 from sltr.thumbnail import coef_array, coef_thumbnail, target_labels
+from sltr.tuning.scores import metric_name
 
 __all__ = ["report"]
 

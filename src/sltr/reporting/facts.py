@@ -1,28 +1,263 @@
-"""What a report states in words and numbers."""
+"""How the hyper-parameters of a model came about: given, or chosen by which folds."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
+from inspect import signature
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from sltr.core.tensor import numerical_ranks
 from sltr.persistence import package_version
-from sltr.reporting.answer import answer_of
 from sltr.reporting.scores import Outcome
-from sltr.reporting.settings import (
-    chosen_by_folds,
-    chosen_by_loo,
-    folds_text,
-    given_settings,
-    refinement,
-    short,
-)
-from sltr.tensor import numerical_ranks
+from sltr.tuning.candidates import SETTINGS, own_settings
 
-__all__ = ["model_facts", "versions"]
+# Parameters that say how to compute, how to choose or how samples are stored.
+_NO_SETTINGS = {
+    "tol",
+    "max_iter",
+    "max_steps",
+    "n_alphas",
+    "n_jobs",
+    "random_state",
+    "cv",
+    "scoring",
+    "verbose",
+    "progress",
+    "memory_limit",
+    "feature_shape",
+    "refine",
+}
+
+
+def given_settings(model: Any, tuned: Collection[str] = ()) -> dict[str, str]:
+    """Return the settings a user gave: numbers, and what differs from the default.
+
+    Those named in `tuned` were not given, but chosen by a search.
+
+    Examples
+    --------
+    >>> from sltr import SLTRRegressor
+    >>> given_settings(SLTRRegressor(0.5, coupling="joint", refine=("cp", 1, 0.1)))
+    {'epsilon': '0.5', 'lambda_sparse': '0.1', 'lambda_low': '0.1', \
+'coupling': 'joint', 'rank': '1', 'ridge': '0.1'}
+    """
+    params, kind = model.get_params(deep=False), refinement(model)
+    # The Lasso has a threshold, and needs no estimate to start from.
+    idle = {"epsilon", "lambda_low"} if kind == "sparse" else set()
+    found = {
+        name: params[name]
+        for name, parameter in signature(type(model)).parameters.items()
+        if name not in {*_NO_SETTINGS, *idle, *tuned}
+        and _is_told(params[name], parameter.default)
+    }
+    if kind and not isinstance(model.refine, str) and "refine" not in tuned:
+        found |= _refit_settings(model, model.refine[1:])
+    return {name: short(value) for name, value in found.items()}
+
+
+def chosen_by_loo(model: Any) -> dict[str, str]:
+    """Return what a model chose by leave-one-out error: its penalty, if anything."""
+    asked = getattr(model, "epsilon", None)
+    if not isinstance(asked, str) or not hasattr(model, "epsilon_"):
+        return {}
+    return {} if refinement(model) == "sparse" else {"epsilon": short(model.epsilon_)}
+
+
+def chosen_by_folds(model: Any) -> dict[str, str]:
+    """Return the settings of a refit of which only the kind was given."""
+    if not isinstance(getattr(model, "refine", None), str):
+        return {}
+    found = _refit_settings(model, getattr(model, "refine_settings_", ()))
+    return {name: short(value) for name, value in found.items()}
+
+
+def refinement(model: Any) -> str | None:
+    """Return the kind of a single model's refinement."""
+    asked = getattr(model, "refine", None)
+    return asked[0] if isinstance(asked, tuple | list) else asked
+
+
+def folds_text(cv: Any, n_folds: int) -> str:
+    """Return a cross-validation in words; a splitter is named.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import KFold, LeaveOneGroupOut
+    >>> folds_text(5, 5), folds_text(KFold(3), 3)
+    ('5-fold cross-validation', '3-fold cross-validation (KFold)')
+    >>> folds_text(LeaveOneGroupOut(), 12)
+    '12-fold cross-validation (LeaveOneGroupOut: whole groups were left out)'
+    """
+    plain = f"{n_folds}-fold cross-validation"
+    if isinstance(cv, str) or not hasattr(cv, "split"):
+        return plain
+    name = type(cv).__name__
+    how = ": whole groups were left out" if "Group" in name else ""
+    return f"{plain} ({name}{how})"
+
+
+def short(value: Any) -> str:
+    """Return a setting as a reader wants it."""
+    if value is None:
+        return "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _is_told(value: Any, default: Any) -> bool:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return True
+    return isinstance(value, str | bool | tuple) and value != default
+
+
+def _refit_settings(model: Any, values: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(SETTINGS.get(refinement(model), ()), values, strict=False))
+
+
+# What a candidate of each kind is called, with an s for more of them.
+_NAMES = {
+    None: "unrefined estimate",
+    "scale": "scaled estimate",
+    "reweight": "reweighted refit",
+    "tucker": "Tucker refit",
+    "cp": "CP refit",
+    "sparse": "sparse refit",
+}
+_SEVERAL = {
+    "average": "the mean of the {n} candidates whose held-out squared errors are "
+    "within one standard error of the best one's, with one vote for each kind of "
+    "refinement",
+    "vote": "the mean of {n} candidates, weighted by votes that fall as exp(−z²/2), z "
+    "the excess of held-out squared errors over the best one's in standard errors "
+    "corrected for overlapping training sets \\cite{{nadeau2003inference}}; small "
+    "votes are dropped, and a kind of refinement has the vote of its best candidate",
+}
+_SINGLE = {
+    "1se": "that of the candidate of fewest free parameters within one standard error "
+    "of the best score",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Who takes part in a coefficient, and who is the best of them.
+
+    Attributes
+    ----------
+    rule : str
+    n_candidates : int
+    folds : str
+        The cross-validation that compared them.
+    kinds : mapping from refinement to int
+        How many candidates of each kind have a share.
+    best : str or None
+        The best candidate's refinement.
+    settings : mapping
+        Its other settings, as far as they apply to it.
+    """
+
+    rule: str
+    n_candidates: int
+    folds: str
+    kinds: Mapping[str | None, int]
+    best: str | None
+    settings: Mapping[str, Any]
+
+    @property
+    def n_used(self) -> int:
+        """How many candidates have a share."""
+        return sum(self.kinds.values())
+
+    @property
+    def best_name(self) -> str:
+        """What the best candidate is."""
+        return _NAMES[self.best]
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Keys of what the rule goes back to."""
+        voted = self.rule == "vote" and self.n_used > 1
+        return ("nadeau2003inference",) if voted else ()
+
+
+def answer_of(model: Any) -> Answer | None:
+    """Return what a model's coefficient is made of; None if it is one fit alone."""
+    if not all(hasattr(model, n) for n in ("weights_", "best_index_", "cv_results_")):
+        return None
+    table = model.cv_results_
+    rows = table["params"]
+    settings = own_settings(rows[model.best_index_])
+    return Answer(
+        rule=model.rule,
+        n_candidates=len(rows),
+        folds=folds_text(model.cv, sum(key.startswith("split") for key in table)),
+        kinds=Counter(rows[g]["refine"] for g in np.flatnonzero(model.weights_)),
+        best=settings.pop("refine"),
+        settings=settings,
+    )
+
+
+def answer_text(answer: Answer, settings: Mapping[str, str]) -> str:
+    """Return how the coefficient came about, with the best candidate's settings."""
+    best = f"the {answer.best_name} with " + ", ".join(
+        f"{name} = {value}" for name, value in settings.items()
+    )
+    compared = (
+        f"{answer.folds} compared {answer.n_candidates} candidates. The coefficient is "
+    )
+    if answer.n_used == 1:
+        single = _SINGLE.get(answer.rule, "that of the best candidate")
+        return f"{compared}{single}, {best}."
+    several = _SEVERAL[answer.rule].format(n=answer.n_used)
+    return f"{compared}{several} ({kinds_text(answer)}). The best one is {best}."
+
+
+def kinds_text(answer: Answer) -> str:
+    """Return how many candidates of each kind have a share.
+
+    Examples
+    --------
+    >>> kinds_text(Answer("average", 9, "", {"cp": 1, "tucker": 2}, "cp", {}))
+    '1 CP refit, 2 Tucker refits'
+    """
+    return ", ".join(
+        f"{n} {_NAMES[kind]}{'s' if n > 1 else ''}" for kind, n in answer.kinds.items()
+    )
+
+
+def refinement_text(kinds: Collection[str | None]) -> str:
+    """Return what was done to the estimate, for all kinds that have a share.
+
+    Examples
+    --------
+    >>> refinement_text(["cp", None])
+    'Refits (CP) were fitted to the samples, starting from the SLTR estimate.'
+    """
+    parts = []
+    if "scale" in kinds:
+        parts.append(
+            "Scaled estimates were multiplied by a factor fitted to out-of-fold "
+            "predictions."
+        )
+    started = [k for k in ("reweight", "tucker", "cp") if k in kinds]
+    if started:
+        names = ", ".join(_NAMES[kind].removesuffix(" refit") for kind in started)
+        parts.append(
+            f"Refits ({names}) were fitted to the samples, starting from the SLTR "
+            "estimate."
+        )
+    if "sparse" in kinds:
+        parts.append(
+            "Sparse refits are Lasso fits to the samples, or ridge fits on the support "
+            "that the Lasso finds."
+        )
+    return " ".join(parts)
 
 
 def model_facts(

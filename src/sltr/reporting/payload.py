@@ -8,23 +8,15 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import confusion_matrix, roc_curve
 
-from sltr._array import to_numpy
-from sltr.models.candidates import own_settings
-from sltr.plotting.candidates import chosen_candidate, cv_candidates, standard_errors
+from sltr.arrays import to_numpy
+from sltr.core.tensor import numerical_ranks
 from sltr.plotting.convergence import certified_value, convergence_history
 from sltr.plotting.modes import Modes, is_even, strongest_slice
 from sltr.plotting.path import check_path, strongest_entries
+from sltr.plotting.tuning import chosen_candidate, cv_candidates, standard_errors
 from sltr.reporting.scores import Outcome
-from sltr.tensor import numerical_ranks
 from sltr.thumbnail import RED_BLUE, largest_modes, projection
-
-__all__ = [
-    "candidates_payload",
-    "coefficient_payload",
-    "convergence_payload",
-    "outcome_payload",
-    "path_payload",
-]
+from sltr.tuning.candidates import own_settings
 
 # A page stays below 10 MB: 16 bits an entry for the coefficient, 8 for the sample.
 MAX_ENTRIES = 1_500_000

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from sltr._array import to_numpy
-from sltr.models.scoring import fold_scores
-
-__all__ = ["Outcome", "Score", "check_lengths", "evaluate"]
+from sltr.arrays import to_numpy
+from sltr.tuning.scores import fold_scores
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from sltr._array import Array
-from sltr.ridge.cg import CGRidge, Unconverged, cg_ridge
-from sltr.ridge.conjugate import conjugate_gradients
-from sltr.ridge.dual import GramRidge, gram_ridge
-from sltr.ridge.primal import MomentRidge, moment_ridge
-from sltr.ridge.solves import CHOLESKY_PER_EIGH
+from sltr.arrays import Array
+from sltr.ridge.conjugate_gradients import (
+    CGRidge,
+    Unconverged,
+    cg_ridge,
+)
+from sltr.ridge.gram import GramRidge, gram_ridge
+from sltr.ridge.moments import MomentRidge, moment_ridge
+from sltr.ridge.penalty import CHOLESKY_PER_EIGH
 
 __all__ = [
     "CHOLESKY_PER_EIGH",
@@ -29,9 +32,9 @@ __all__ = [
     "MomentRidge",
     "RidgeSystem",
     "cheapest_method",
-    "conjugate_gradients",
     "ridge_system",
 ]
+
 
 # Above this short side a factorisation takes hours, and 3 GB for each matrix.
 LARGEST_DIRECT = 20_000

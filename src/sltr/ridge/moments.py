@@ -16,11 +16,11 @@ Chan, Golub, LeVeque (1983). Algorithms for computing the sample variance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from sltr._array import Array, array_namespace, clip, to_float64
-
-__all__ = ["Moments", "merge", "moments", "without"]
+from sltr.arrays import Array, array_namespace, clip, eigh, to_float64, to_numpy
+from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
+from sltr.samples.samples import map_rows, reduce_rows, take_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,3 +108,146 @@ def _joined(a: Moments, b: Moments, sign: float) -> Moments:
         a.y_second + sign * b.y_second + factor * (y_step[:, None] * y_step[None, :]),
         array_namespace(a.second).result_type(a.dtype, b.dtype),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class MomentRidge:
+    """Ridge through the P × P moments; a fold's are the total less its own."""
+
+    method: ClassVar[str] = "primal"
+
+    X: Any
+    Y: Array
+    weight: Array
+    fit_intercept: bool
+    total: Moments
+
+    def coefs(self, subsets: Array, epsilons: Array) -> Array:
+        """Return pilots of shape (S, E, K, P)."""
+        return self.coefs_and_means(subsets, epsilons)[0]
+
+    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
+        """Return pilots and the subsets' means (S, P); reads what is left out."""
+        xp = array_namespace(self.weight)
+        found, means = [], []
+        for s in range(subsets.shape[0]):
+            own = self._of(subsets[s, :])
+            found.append(penalised_solves(*own.normal(self.fit_intercept), epsilons))
+            means.append(own.x_mean)
+        pilots, dtype = xp.matrix_transpose(xp.stack(found, axis=0)), self.total.dtype
+        return xp.astype(pilots, dtype), xp.astype(xp.stack(means, axis=0), dtype)
+
+    def _of(self, subset: Array) -> Moments:
+        """Return the moments of a subset: the total less what is left out."""
+        xp = array_namespace(self.weight)
+        out = xp.nonzero(~subset)[0]
+        if out.shape[0] == 0:
+            return self.total
+        own = [xp.take(values, out, axis=0) for values in (self.Y, self.weight)]
+        rest = take_rows(self.X, to_numpy(out))
+        return without(self.total, reduce_rows(rest, moments, merge, own))
+
+    def loo(self, epsilons: Array) -> Array:
+        """Return the mean squared leave-one-out error for each penalty, (E,)."""
+        xp = array_namespace(self.weight)
+        normal, cross = self.total.normal(self.fit_intercept)
+        values, vectors = eigh(normal)
+        inverse = 1.0 / (clip(values, 0.0, None) + epsilons[:, None])  # (E, P)
+        coef = inverse[:, :, None] * (xp.matrix_transpose(vectors) @ cross)
+        shift, y_shift = self.total.x_mean, self.total.y_mean
+        if not self.fit_intercept:
+            shift, y_shift = 0.0 * shift, 0.0 * y_shift
+        # The pass over the samples is in their own precision.
+        constants = [
+            xp.astype(part, self.total.dtype)
+            for part in (shift, vectors, inverse, coef)
+        ]
+        parts = list(map_rows(self.X, _row_fits, (), constants))
+        fitted = xp.concat([part[0] for part in parts], axis=1)  # (E, n, K)
+        leverage = xp.concat([part[1] for part in parts], axis=1) * self.weight
+        residuals = (self.Y - y_shift - fitted) * xp.sqrt(self.weight)[:, None]
+        return leave_one_out(residuals, leverage, self.weight, self.fit_intercept)
+
+    def mean_eigenvalue(self) -> float:
+        """Return trace(AAᵀ) over the smaller of the total weight and P."""
+        normal, _ = self.total.normal(self.fit_intercept)
+        trace = array_namespace(normal).linalg.trace(normal)
+        return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+
+
+def moment_ridge(X: Any, Y: Array, weight: Array, fit_intercept: bool) -> MomentRidge:
+    """Make the moments: the one product that is quadratic in P."""
+    total = reduce_rows(X, moments, merge, [Y, weight])
+    return MomentRidge(X, Y, weight, fit_intercept, total)
+
+
+def _row_fits(
+    X: Array, shift: Array, vectors: Array, inverse: Array, coef: Array
+) -> tuple[Array, Array]:
+    """Return fitted values (E, R, K) and leverages (E, R) of a block of samples."""
+    scores = (X - shift) @ vectors
+    xp = array_namespace(scores)
+    return scores @ coef, inverse @ xp.matrix_transpose(scores**2)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRidge:
+    """Ridge of samples of which only the moments were kept: one subset, all of them.
+
+    Leave-one-out errors need every sample's residual. In their place `loo` gives
+    generalised cross-validation, which needs only the residuals' sum of squares:
+
+        GCV(ε) = n·RSS(ε) / (n − df(ε))²,   df(ε) = Σ λ_i/(λ_i + ε),
+
+    n the number of samples (one of weight 2 counts as two), λ_i the eigenvalues of
+    AᵀA; the intercept counts one.
+
+    References
+    ----------
+    Golub, Heath, Wahba (1979). Generalized cross-validation as a method for choosing
+    a good ridge parameter.
+    """
+
+    method: ClassVar[str] = "primal"
+
+    moments: Moments
+    fit_intercept: bool
+
+    def coefs(self, subsets: Array, epsilons: Array) -> Array:
+        """Return pilots of shape (1, E, K, P)."""
+        return self.coefs_and_means(subsets, epsilons)[0]
+
+    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
+        """Return pilots and the mean sample (1, P)."""
+        xp = array_namespace(self.moments.second)
+        normal, cross = self.moments.normal(self.fit_intercept)
+        found = penalised_solves(normal, cross, epsilons)
+        pilots, mean = xp.matrix_transpose(found), self.moments.x_mean
+        dtype = self.moments.dtype
+        return xp.astype(pilots, dtype)[None, ...], xp.astype(mean, dtype)[None, :]
+
+    def loo(self, epsilons: Array) -> Array:
+        """Return generalised cross-validation's error for each penalty, (E,)."""
+        xp = array_namespace(self.moments.second)
+        kept, total = self.moments, self.moments.weight
+        normal, cross = kept.normal(self.fit_intercept)
+        y_size = xp.linalg.trace(kept.y_second)
+        if not self.fit_intercept:
+            y_size = y_size + total * xp.sum(kept.y_mean**2)
+        values, vectors = eigh(normal)
+        values = clip(values, 0.0, None)
+        energy = xp.sum((xp.matrix_transpose(vectors) @ cross) ** 2, axis=1)  # (P,)
+        shifted = values + epsilons[:, None]  # (E, P)
+        explained = xp.sum(energy * (2.0 * shifted - values) / shifted**2, axis=1)
+        freedom = xp.sum(values / shifted, axis=1) + float(self.fit_intercept)
+        floor = float(xp.finfo(values.dtype).eps)
+        residual = clip(y_size - explained, floor * float(y_size), None)
+        rest = clip(kept.count - freedom, 1e-6 * float(kept.count), None)
+        return kept.count * residual / rest**2
+
+    def mean_eigenvalue(self) -> float:
+        """Return trace(AᵀA) over the smaller of the total weight and P."""
+        xp = array_namespace(self.moments.second)
+        normal, _ = self.moments.normal(self.fit_intercept)
+        weight = xp.reshape(self.moments.weight, (1,))
+        return mean_eigenvalue(xp.linalg.trace(normal), weight, normal.shape[0])

@@ -1,0 +1,211 @@
+"""Kernels for CUDA devices, where CuPy is installed to compile them.
+
+They are written in `_cuda.cu`, serve arrays of PyTorch and CuPy alike, are
+compiled at first use and kept on disk by CuPy. Everything they do the portable
+code does as well, slower.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from array_api_compat import is_cupy_array, is_torch_array
+
+Array = Any
+
+LARGEST_EIGH, LARGEST_ITERATE = 64, 40
+# Types of the two libraries by name, and what they are called in C.
+_REALS = {
+    prefix + name: real
+    for prefix in ("", "torch.")
+    for name, real in (("float32", "float"), ("float64", "double"))
+}
+
+
+@cache
+def cupy() -> Any:
+    """Return CuPy, or None where it is not installed."""
+    try:
+        return import_module("cupy")
+    except ImportError:
+        return None
+
+
+def serves(x: Array, side: int, largest: int) -> bool:
+    """Say whether there is a kernel for matrices of this side, like those of `x`."""
+    if side < 1 or side > largest or not _is_on_device(x) or cupy() is None:
+        return False
+    return str(x.dtype) in _REALS and _is_able(_device_index(x))
+
+
+def _is_on_device(x: Array) -> bool:
+    return x.is_cuda if is_torch_array(x) else is_cupy_array(x)
+
+
+def _device_index(x: Array) -> int:
+    return x.device.index if is_torch_array(x) else x.device.id
+
+
+@cache
+def _is_able(index: int) -> bool:
+    """Say whether the device multiplies tiles of doubles fast, and kernels compile."""
+    device = cupy().cuda.Device(index)
+    slowdown = device.attributes["SingleToDoublePrecisionPerfRatio"]
+    if int(device.compute_capability) < 80 or slowdown > 4:
+        return False
+    try:
+        _kernel("eigh", "double", LARGEST_EIGH // 8, index)
+    except Exception as error:  # whatever is wrong with compiler or driver
+        warnings.warn(
+            f"CuPy cannot compile here ({error}); computing without kernels, slower.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Another library's stream, as CuPy's two ways to take one want it."""
+
+    ptr: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+
+def _torch_stream(x: Array) -> _Stream:
+    return _Stream(import_module("torch").cuda.current_stream(x.device).cuda_stream)
+
+
+@contextmanager
+def on_torch_stream(x: Array) -> Iterator[None]:
+    """Let CuPy work on the device and the current stream of a torch array."""
+    stream, cuda = _torch_stream(x), cupy().cuda
+    with cuda.Device(x.device.index):
+        if hasattr(cuda.Stream, "from_external"):
+            taken = cuda.Stream.from_external(stream)
+        else:  # before CuPy 14
+            taken = cuda.ExternalStream(stream.ptr)
+        with taken:
+            yield
+
+
+@cache
+def _kernel(name: str, real: str, tiles: int, index: int) -> Callable[..., None]:
+    """Compile a kernel; return what runs it: blocks, arguments and stream are given."""
+    warps = 16 if tiles <= 2 else 8
+    options = (f"-DREAL={real}", f"-DTILES={tiles}", f"-DWARPS={warps}")
+    code = Path(__file__).with_suffix(".cu").read_text(encoding="utf-8")
+    side = 8 * tiles
+    copies, matrices = {"eigh": (1, 2), "iterate": (2, 3)}[name]
+    shared = 8 * (8 * warps + copies * side * (3 + matrices * (side + 4)))
+    with cupy().cuda.Device(index):
+        kernel = cupy().RawModule(code=code, options=options).get_function(name)
+        kernel.max_dynamic_shared_size_bytes = shared
+        function = kernel.kernel
+
+    def run(blocks: int, arguments: tuple, stream: _Stream | None) -> None:
+        function((blocks,), (32 * warps,), arguments, shared, stream)
+
+    return run
+
+
+def _launch(name: str, x: Array, blocks: int, side: int, *given: Any) -> None:
+    """Run a kernel where `x` is, with a thread block for each problem."""
+    if blocks == 0:
+        return
+    index = _device_index(x)
+    kernel = _kernel(name, _REALS[str(x.dtype)], -(-side // 8), index)
+    arguments = tuple(_argument(value) for value in given)
+    stream = _torch_stream(x) if is_torch_array(x) else None
+    if cupy().cuda.runtime.getDevice() == index:
+        kernel(blocks, arguments, stream)
+    else:
+        with cupy().cuda.Device(index):
+            kernel(blocks, arguments, stream)
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, int):
+        return np.int32(value)
+    return value.data_ptr() if is_torch_array(value) else value
+
+
+def in_c_order(x: Array, *, copy: bool = False) -> Array:
+    """Return `x` with its entries in C order in memory; a copy if asked or needed."""
+    if is_torch_array(x):
+        dense = x.contiguous()
+        return dense.clone() if copy and dense is x else dense
+    return cupy().array(x, order="C", copy=True if copy else None)
+
+
+def eigh(matrices: Array, *, vectors: bool = True) -> tuple[Array, Array | None]:
+    """Return eigenvalues (…, n), ascending, and eigenvectors (…, n, n) or None."""
+    xp = array_api_compat.array_namespace(matrices)
+    matrices = in_c_order(matrices)
+    *batch, n, _ = matrices.shape
+    place = {"dtype": matrices.dtype, "device": matrices.device}
+    values = xp.empty((*batch, n), **place)
+    found = xp.empty((*batch, n, n), **place) if vectors else None
+    blocks = prod(batch)
+    _launch("eigh", matrices, blocks, n, n, matrices, values, found)
+    return values, found
+
+
+def iterate(
+    problem: tuple[Array, ...],
+    state: tuple[Array, ...],
+    eager: Array,
+    done: Array,
+    *,
+    check_every: int,
+    adapt_until: int,
+    look_every: int,
+    last: int,
+    relax: float,
+) -> Array:
+    """Run the splitting of `sltr.core.admm`, changing `state` in place.
+
+    Parameters
+    ----------
+    problem : tuple of arrays
+        Pilots (G, n, q), then entrywise radii and weights (G,) and spectral radii
+        and weights (G, 1).
+    state : tuple of arrays
+        Points (G, n, q); copies, their dual parts and a place to work in, each
+        (G, 2, n, q); steps (G, 2); iterations done (G,), 64-bit.
+    eager : array of shape (G,)
+        A problem pauses when its copies agree so well, relative to the point.
+    done : array of bool, shape (G,)
+        Problems to leave alone.
+    check_every, adapt_until, look_every, last : int
+        Iterations at which to check agreement (and to adapt the steps before), up
+        to which to adapt, at which to pause in any case, and after which to stop.
+    relax : float
+
+    Returns
+    -------
+    array of shape (G,)
+        How far apart the copies are; zero for problems that were done.
+    """
+    xp = array_api_compat.array_namespace(eager)
+    problem = tuple(in_c_order(value) for value in problem)
+    n_problems, n, q = problem[0].shape
+    apart = xp.zeros_like(eager)
+    *arrays, n_iter = state
+    schedule = (check_every, adapt_until, look_every, last)
+    fixed = (*problem, *arrays, in_c_order(eager), apart, n_iter, in_c_order(done))
+    _launch("iterate", eager, n_problems, n, n, q, *fixed, *schedule, float(relax))
+    return apart

@@ -1,0 +1,148 @@
+"""Which library an array is of, and ways from one to another."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from array_api_compat import device, is_numpy_array, is_torch_array
+from array_api_compat import numpy as _numpy_namespace
+
+from sltr.arrays.resources import explained_memory
+
+Array = Any
+
+
+def array_namespace(*arrays: Array) -> Any:
+    """Return the array-API namespace of these arrays."""
+    # Small problems are dominated by look-ups: plain NumPy takes a short way.
+    if all(type(x) is np.ndarray for x in arrays):
+        return _numpy_namespace
+    return array_api_compat.array_namespace(*arrays)
+
+
+def is_array_api(x: object) -> bool:
+    """Say whether `x` is an array of a library we can compute with."""
+    return bool(array_api_compat.is_array_api_obj(x)) and not is_dask(x)
+
+
+def is_numpy(x: object) -> bool:
+    """Say whether `x` is a NumPy array (of any subclass)."""
+    return bool(is_numpy_array(x))
+
+
+def materialise(x: Array) -> Array:
+    """Return `x` as an eager array; a lazy (Dask) one is computed."""
+    return x.compute() if is_dask(x) else x
+
+
+def to_numpy(x: Array) -> np.ndarray:
+    """Return `x` as a NumPy array on the host, without a copy where possible."""
+    x = materialise(x)
+    if is_numpy(x):
+        return x
+    if is_torch_array(x):
+        return x.detach().cpu().numpy()
+    if array_api_compat.is_cupy_array(x):
+        return x.get()
+    return np.asarray(x)
+
+
+def detached(x: Array) -> Array:
+    """Return `x` without what an automatic differentiation remembers of it."""
+    return x.detach() if is_torch_array(x) else x
+
+
+def to_python(x: Array) -> list:
+    """Return the values of `x` as (nested) Python lists: waits for the device."""
+    return to_numpy(x).tolist()
+
+
+def as_array(values: Any, like: Array, *, dtype: Any = None) -> Array:
+    """Return `values` as an array of the library, device and dtype of `like`."""
+    xp = array_namespace(like)
+    dtype = like.dtype if dtype is None else dtype
+    if not is_array_api(values):
+        values = np.asarray(values).tolist()
+    elif type(values) is not type(like):
+        values = to_numpy(values)
+        if not is_numpy(like):
+            values = xp.asarray(values.tolist(), dtype=dtype, device=device(like))
+    return xp.asarray(values, dtype=dtype, device=device(like))
+
+
+def on_device(x: np.ndarray, device: str) -> Array:
+    """Return a NumPy array as a PyTorch tensor on the device of this name.
+
+    Examples
+    --------
+    >>> on_device(np.zeros(2), "tpu-9")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    ValueError: device='tpu-9' was given; ...
+    """
+    try:
+        torch = import_module("torch")
+    except ImportError as error:
+        msg = (
+            f"device={device!r} was given; it needs PyTorch, which is not installed. "
+            "Install sltr[gpu], or compute on the CPU."
+        )
+        raise ValueError(msg) from error
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        known = ["cpu", *(f"cuda:{k}" for k in range(count))]
+        msg = (
+            f"device={device!r} was given; expected one PyTorch can use here: "
+            f"{', '.join(known)}."
+        )
+        raise ValueError(msg) from error
+    with explained_memory():
+        return torch.as_tensor(x).to(device)
+
+
+def has_real_numbers(x: Array) -> bool:
+    """Say whether `x` holds truth values, whole or real numbers."""
+    if is_numpy(x):
+        return x.dtype.kind in "biuf"
+    return bool(
+        array_namespace(x).isdtype(x.dtype, ("bool", "real floating", "integral"))
+    )
+
+
+def real_dtype(x: Array) -> Any:
+    """Return the floating dtype computations on `x` use: float32 stays float32."""
+    xp = array_namespace(x)
+    return (
+        xp.float32
+        if x.dtype in (xp.float32, getattr(xp, "float16", None))
+        else (xp.float64)
+    )
+
+
+def to_float64(x: Array) -> Array:
+    """Return `x` in double precision, the precision of every certificate."""
+    xp = array_namespace(x)
+    return x if x.dtype == xp.float64 else xp.astype(x, xp.float64)
+
+
+def clip(x: Array, low: float | Array | None, high: float | Array | None) -> Array:
+    """Return `x` clipped to [low, high]; a bound of None is no bound."""
+    # Their own clip, and the portable wrapper, cost more than the work.
+    if type(x) is np.ndarray or array_api_compat.is_cupy_array(x):
+        xp = array_namespace(x)
+        x = x if low is None else xp.maximum(x, low)
+        return x if high is None else xp.minimum(x, high)
+    if is_torch_array(x):  # one kernel where the portable version takes several
+        bounds = [bound for bound in (low, high) if bound is not None]
+        if len({type(bound) for bound in bounds}) == 1:
+            return x.clamp(low, high)
+    return array_namespace(x).clip(x, low, high)
+
+
+def is_dask(x: object) -> bool:
+    """Say whether `x` is a Dask array."""
+    return bool(array_api_compat.is_dask_array(x))

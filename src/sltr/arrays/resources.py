@@ -1,0 +1,105 @@
+"""Threads and memory that array libraries may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib import import_module
+from numbers import Integral
+from typing import Any
+
+import array_api_compat
+from array_api_compat import is_numpy_array, is_torch_array
+from joblib import effective_n_jobs
+from threadpoolctl import ThreadpoolController
+
+from sltr.arrays import cuda as _cuda
+
+# Up to this many entries of X nothing is large enough to share among threads.
+SMALL_SAMPLES = 5_000_000
+
+
+def one_blas_thread() -> AbstractContextManager:
+    """Return a context in which BLAS uses one thread.
+
+    Products and decompositions of small matrices lose more to waiting threads
+    than they gain, up to ten times on a busy machine.
+    """
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def fitting_threads(X: Any) -> AbstractContextManager:
+    """Return a context with one BLAS thread for small samples, else as it is."""
+    if is_numpy_array(X) and X.size <= SMALL_SAMPLES:
+        return one_blas_thread()
+    return nullcontext()
+
+
+@contextmanager
+def explained_memory() -> Iterator[None]:
+    """Turn a device's out-of-memory error into one that says what to change."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        msg = (
+            "The device ran out of memory. Use float32 samples, a smaller grid or "
+            "fewer folds, free other tensors, or fit on the CPU."
+        )
+        raise MemoryError(msg) from error
+
+
+def free_entries(x: Any) -> int:
+    """Return how many numbers like those of `x` its device has room for now."""
+    if is_torch_array(x) and x.is_cuda:
+        torch = import_module("torch")
+        stats = torch.cuda.memory_stats(x.device)
+        held = (
+            stats["reserved_bytes.all.current"] - stats["allocated_bytes.all.current"]
+        )
+        return (torch.cuda.mem_get_info(x.device)[0] + held) // x.element_size()
+    if array_api_compat.is_cupy_array(x):
+        pool = _cuda.cupy().get_default_memory_pool()
+        return (
+            _cuda.cupy().cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+        ) // x.itemsize
+    return 0
+
+
+def thread_map(n_jobs: int):
+    """Return a context that gives a `map`, over threads if there are several."""
+    if n_jobs <= 1:
+        return nullcontext(map)
+    return _ThreadMap(n_jobs)
+
+
+class _ThreadMap:
+    def __init__(self, n_jobs: int):
+        self.pool = ThreadPoolExecutor(n_jobs)
+
+    def __enter__(self):
+        return self.pool.map
+
+    def __exit__(self, *_):
+        self.pool.shutdown()
+
+
+def job_counts(n_jobs: int | Sequence[int] | None) -> tuple[int, int]:
+    """Return the threads over modes, and over the terms inside a mode."""
+    counts = tuple(n_jobs) if isinstance(n_jobs, list | tuple) else (n_jobs, 1)
+    whole = [c is None or isinstance(c, Integral) for c in counts]
+    if len(counts) != 2 or not all(whole):
+        msg = (
+            f"n_jobs={n_jobs!r} was given; expected a whole number, None, or a pair of "
+            "them: for modes, and for the terms inside a mode."
+        )
+        raise ValueError(msg)
+    return effective_n_jobs(counts[0]), effective_n_jobs(counts[1])

@@ -1,0 +1,257 @@
+"""The command that fits a model with settings given, and writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sltr.cli.options import (
+    Config,
+    Covariates,
+    Data,
+    Device,
+    Groups,
+    Jobs,
+    Json,
+    Labels,
+    Mask,
+    Memory,
+    Out,
+    Target,
+    Task,
+    choose,
+    kind_of,
+    parse_names,
+    refuse_labels,
+)
+from sltr.cli.output import progress_bar, write_model
+from sltr.cli.reading import placed, read_samples, reading_options
+
+REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
+
+
+def fit(
+    data: Data,
+    out: Out = Path("model.sltr"),
+    y: Labels = None,
+    target: Target = "y",
+    mask: Mask = None,
+    task: Task = "auto",
+    epsilon: Annotated[
+        str, typer.Option(help="Penalty of the ridge pilot: a number, or loo.")
+    ] = "loo",
+    lambda_sparse: Annotated[
+        float, typer.Option(help="Radius of the entrywise ball, 0 to 1.")
+    ] = 0.1,
+    lambda_low: Annotated[
+        float, typer.Option(help="Radius of the spectral ball, 0 to 1.")
+    ] = 0.1,
+    absolute: Annotated[
+        bool,
+        typer.Option("--absolute", help="Radii in units of the coefficient."),
+    ] = False,
+    refine: Annotated[
+        str, typer.Option(help=f"{', '.join(REFINEMENTS)}: undo the shrinkage.")
+    ] = "none",
+    memory_limit: Memory = None,
+    device: Device = "cpu",
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Fit SLTR with radii that you choose; `tune` chooses them for you.
+
+    Examples
+    --------
+        sltr fit data.npz --lambda-sparse 0.3 --lambda-low 0.3 --refine scale
+        sltr fit X.npy --y people.csv --target age --out age.sltr
+        sltr fit scan*.nii.gz --y labels.csv --target condition --mask mask.nii.gz
+        sltr fit data.npz --device cuda
+    """
+    from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
+    from sltr.persistence.files import check_destination
+    from sltr.samples.budget import memory_bytes
+
+    check_destination(out)
+    choose(refine, REFINEMENTS, "--refine")
+    if not absolute:
+        _check_fraction(lambda_sparse, "--lambda-sparse", "entry")
+        _check_fraction(lambda_low, "--lambda-low", "singular value")
+    # On a device samples are in memory by definition.
+    largest = memory_bytes(memory_limit) if device == "cpu" else None
+    loaded = read_samples(data, y=y, target=target, mask=mask, largest=largest)
+    labels = kind_of(loaded.y, task) != "regression"
+    model = (SLTRClassifier if labels else SLTRRegressor)(
+        epsilon=epsilon if epsilon == "loo" else _number(epsilon, "--epsilon"),
+        lambda_sparse=lambda_sparse,
+        lambda_low=lambda_low,
+        radius="absolute" if absolute else "relative",
+        refine=None if refine == "none" else refine,
+        memory_limit=memory_limit,
+    )
+    X, responses = placed(loaded, device, labels=labels)
+    with progress_bar("Fitting", quiet=json) as move:
+        model.set_params(progress=move).fit(X, responses)
+    given = data, reading_options(y, target, mask)
+    write_model(model.set_params(progress=None), loaded, out, given, json)
+
+
+def _check_fraction(value: float, option: str, what: str) -> None:
+    if not 0 <= value <= 1:
+        msg = (
+            f"{option}={value:g} was given; expected 0 to 1, a fraction of the pilot's "
+            f"largest {what}. --absolute takes radii in units of the coefficient"
+        )
+        raise typer.BadParameter(msg)
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        msg = f"{option}={text!r} was given; expected a number, or loo"
+        raise typer.BadParameter(msg) from None
+
+
+def tune(
+    data: Data,
+    out: Out = Path("model.sltr"),
+    y: Labels = None,
+    target: Target = "y",
+    groups: Groups = None,
+    covariates: Covariates = None,
+    mask: Mask = None,
+    task: Task = "auto",
+    method: Annotated[
+        str, typer.Option(help="sltr, or a peer: remurs, cp, tucker, lasso, …")
+    ] = "sltr",
+    epsilons: Annotated[
+        str | None,
+        typer.Option(
+            help="Penalties of SLTR's pilot to try, with commas; or loo, or paper.",
+            metavar="NUMBERS",
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="Folds of the cross-validation; 5 if not given, for ridge without "
+            "groups leave-one-out.",
+            metavar="N",
+        ),
+    ] = None,
+    memory_limit: Memory = None,
+    jobs: Jobs = None,
+    device: Device = "cpu",
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Choose every setting of a method by cross-validation, and fit it.
+
+    Examples
+    --------
+        sltr tune data.npz --out model.sltr
+        sltr tune films/ --out film.sltr
+        sltr tune bold.nii.gz --y runs.csv --target face --groups run
+        sltr tune data.npz --epsilons 1,10,100
+        sltr tune data.npz --method remurs --folds 10 --jobs -1
+        sltr tune data.npz --device cuda
+    """
+    from sltr.comparison import fit_tuned, tuned_model
+    from sltr.peers.registry import method as registered
+    from sltr.persistence.files import check_destination
+    from sltr.samples.budget import memory_bytes
+    from sltr.tuning.folds import check_folds
+
+    check_destination(out)
+    entry = registered(method)
+    _refuse_null(method)
+    own = {"--epsilons": epsilons, "--memory-limit": memory_limit}
+    if method != "sltr":
+        _refuse_given(own, entry.title)
+    penalties = None if epsilons is None else _penalties(epsilons)
+    stays = method == "sltr" and device == "cpu"
+    loaded = read_samples(
+        data,
+        y=y,
+        target=target,
+        groups=groups,
+        covariates=parse_names(covariates),
+        mask=mask,
+        # The other methods, and devices, have all samples in memory.
+        largest=memory_bytes(memory_limit) if stays else None,
+    )
+    if folds is not None:
+        check_folds(folds, loaded.X.shape[0], loaded.groups)
+    kind = kind_of(loaded.y, task)
+    if kind != "regression" and entry.make_classifier is None:
+        refuse_labels(loaded.y, kind, entry.title)
+    model = tuned_model(
+        entry, kind=kind, groups=loaded.groups, folds=folds, n_jobs=jobs
+    )
+    if method == "sltr":
+        model.set_params(memory_limit=memory_limit)
+    if penalties is not None:
+        model.set_params(epsilons=penalties)
+    if device != "cpu" and type(model).__module__.startswith("sklearn."):
+        msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
+        raise ValueError(msg)
+    X, responses = placed(loaded, device, labels=kind != "regression")
+    with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
+        if "progress" in model.get_params(deep=False):
+            model.set_params(progress=move)
+        fit_tuned(
+            model,
+            X,
+            responses,
+            groups=loaded.groups,
+            folds=folds,
+            covariates=loaded.covariates,
+        )
+        model = _chosen(model, X, responses)
+    if "progress" in model.get_params(deep=False):
+        model.set_params(progress=None)
+    write_model(model, loaded, out, (data, reading_options(y, target, mask)), json)
+
+
+def _refuse_null(method: str) -> None:
+    if method == "null":
+        msg = (
+            "--method=null was given; expected a method with settings to choose, and "
+            "the null model has none. sltr compare has its scores in every table"
+        )
+        raise typer.BadParameter(msg)
+
+
+def _refuse_given(options: dict[str, Any], title: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            msg = (
+                f"{option}={value} was given; {title} does not take it, SLTR alone "
+                "does. Leave it out, or use --method sltr"
+            )
+            raise typer.BadParameter(msg)
+
+
+def _penalties(text: str) -> str | tuple[float, ...]:
+    if text in ("loo", "paper"):
+        return text
+    try:
+        return tuple(float(part) for part in parse_names(text))
+    except ValueError:
+        msg = f"--epsilons={text!r} was given; expected numbers as 1,10, loo or paper"
+        raise typer.BadParameter(msg) from None
+
+
+def _chosen(model: Any, X: Any, y: Any) -> Any:
+    """Return the estimator to save, with the scores that it was chosen by."""
+    from sltr.peers.elementary import TensorRidge, loo_score
+
+    best = getattr(model, "best_estimator_", model)
+    if best is not model:
+        for name in ("best_params_", "best_score_", "best_index_", "cv_results_"):
+            setattr(best, name, getattr(model, name))
+    elif isinstance(model, TensorRidge) and not hasattr(model, "best_score_"):
+        model.best_score_ = loo_score(model, X, y)
+    return best

@@ -1,0 +1,102 @@
+"""The command that predicts."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_names
+from sltr.cli.output import print_json, say
+from sltr.cli.reading import match_covariates, match_images, read_samples
+
+
+def predict(
+    model: Saved,
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A .csv or .npy file; standard output if not given."),
+    ] = None,
+    y: Annotated[
+        Path | None, typer.Option("--y", help="A .csv table with the covariates.")
+    ] = None,
+    covariates: Covariates = None,
+    mask: Mask = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Predict responses, or labels with their probabilities, for new samples.
+
+    Examples
+    --------
+        sltr predict model.sltr new.npz > predictions.csv
+        sltr predict model.sltr new.npy --out predictions.npy
+        sltr predict model.sltr scan*.nii.gz --mask mask.nii.gz --json
+    """
+    from sltr.persistence import load
+    from sltr.persistence.files import check_destination
+    from sltr.samples.budget import memory_bytes
+
+    if out is not None:
+        if out.suffix not in (".csv", ".npy"):
+            msg = f"--out={out} was given; expected a name that ends in .csv or .npy"
+            raise typer.BadParameter(msg)
+        check_destination(out)
+    fitted = load(model)
+    lazy = hasattr(fitted, "memory_limit")
+    loaded = read_samples(
+        data,
+        y=y,
+        target=None,
+        covariates=parse_names(covariates),
+        mask=mask,
+        largest=memory_bytes(fitted.memory_limit) if lazy else None,
+    )
+    match_images(fitted, data, loaded.X, mask)
+    match_covariates(fitted, loaded.covariates)
+    columns = _predictions(fitted, loaded.X, loaded.covariates)
+    if json:
+        print_json(columns)
+    elif out is None:
+        _write_csv(sys.stdout, columns)
+    else:
+        _write_predictions(out, columns)
+        say(f"Wrote {out}.")
+
+
+def _predictions(model: Any, X: Any, covariates: Any) -> dict[str, Any]:
+    given = {} if covariates is None else {"covariates": covariates}
+    columns = {"prediction": model.predict(X, **given)}
+    if hasattr(model, "predict_proba"):
+        shares = model.predict_proba(X, **given)
+        for k, label in enumerate(model.classes_):
+            columns[f"probability of {label}"] = shares[:, k]
+    return columns
+
+
+def _write_csv(file: Any, columns: dict[str, Any]) -> None:
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(["sample", *columns])
+    lists = [values.tolist() for values in columns.values()]
+    table.writerows([k, *row] for k, row in enumerate(zip(*lists, strict=True)))
+
+
+def _write_predictions(out: Path, columns: dict[str, Any]) -> None:
+    from io import BytesIO, StringIO
+
+    import numpy as np
+
+    from sltr.persistence.files import write_atomically
+
+    if out.suffix == ".npy":
+        content = BytesIO()
+        np.save(content, columns["prediction"], allow_pickle=False)
+        write_atomically(out, content.getvalue())
+    else:
+        text = StringIO()
+        _write_csv(text, columns)
+        write_atomically(out, text.getvalue().encode())

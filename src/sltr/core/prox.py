@@ -1,0 +1,188 @@
+"""Convex terms and their proximal operators.
+
+There are two kernels, clipping entries and clipping singular values.
+Thresholding is "identity minus clip" (Moreau's identity), and a ball about a
+centre is the same clip, shifted. Matrix terms act on the last two axes; every
+other axis is a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sltr.arrays import Array, adjoint, array_namespace, clip, eigh, singular_values
+
+
+def clip_entries(x: Array, radius: float | Array) -> Array:
+    """Return the entries of `x` clipped to [-radius, radius]."""
+    return clip(x, -radius, radius)
+
+
+def soft_threshold(x: Array, threshold: float | Array) -> Array:
+    """Return S_t(x): every entry moved by `threshold` towards zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> soft_threshold(np.array([-3.0, 0.5, 2.0]), 1.0)
+    array([-2.,  0.,  1.])
+    """
+    return x - clip_entries(x, threshold)
+
+
+def _short_side_spectrum(x: Array) -> tuple[Array, Array]:
+    """Return singular values (…, n) and left vectors (…, n, n), n the short side."""
+    xp = array_namespace(x)
+    values, vectors = eigh(x @ adjoint(x))
+    return xp.sqrt(clip(values, 0.0, None)), vectors
+
+
+def _scale_singular_values(x: Array, scale_of) -> Array:
+    """Multiply every singular value s of `x` by ``scale_of(s)``.
+
+    Only the Gram matrix of the short side is decomposed: with x = U·S·Vᵀ and
+    x·xᵀ = U·S²·Uᵀ, the result is U·scale·Uᵀ·x.
+    """
+    if x.shape[-2] > x.shape[-1]:
+        return adjoint(_scale_singular_values(adjoint(x), scale_of))
+    values, vectors = _short_side_spectrum(x)
+    scaled = vectors * scale_of(values)[..., None, :]
+    return (scaled @ adjoint(vectors)) @ x
+
+
+def clip_singular_values(x: Array, radius: float | Array) -> Array:
+    """Return `x` with its singular values clipped at `radius`.
+
+    Parameters
+    ----------
+    x : array of shape (…, n, q)
+    radius : float or array of shape (…,)
+    """
+    # Small enough not to matter, large enough not to overflow the quotient.
+    tiny = float(array_namespace(x).finfo(x.dtype).smallest_normal) ** 0.5
+    radius = _trailing(radius, 1)
+    return _scale_singular_values(
+        x, lambda values: clip(radius / clip(values, tiny, None), None, 1.0)
+    )
+
+
+def threshold_singular_values(x: Array, threshold: float | Array) -> Array:
+    """Return SVT_t(x): every singular value moved by `threshold` towards zero.
+
+    Equal to ``x - clip_singular_values(x, threshold)``, but of exactly the
+    rank that survives.
+    """
+    xp = array_namespace(x)
+    threshold = _trailing(threshold, 1)
+
+    def scale(values):
+        kept = values > threshold
+        return xp.where(kept, 1.0 - threshold / xp.where(kept, values, 1.0), 0.0)
+
+    return _scale_singular_values(x, scale)
+
+
+def polar(x: Array) -> Array:
+    """Return U·Vᵀ of x = U·S·Vᵀ, leaving out directions of (nearly) zero size."""
+    xp = array_namespace(x)
+
+    def scale(values):
+        floor = 1e-6 * xp.max(values, axis=-1, keepdims=True)
+        kept = values > floor
+        return xp.where(kept, 1.0 / xp.where(kept, values, 1.0), 0.0)
+
+    return _scale_singular_values(x, scale)
+
+
+def _trailing(value: float | Array, n_axes: int) -> float | Array:
+    """Append axes of length one to an array, so that it broadcasts over a batch."""
+    if isinstance(value, float | int):
+        return value
+    return value[(..., *([None] * n_axes))]
+
+
+class Term(Protocol):
+    """A convex function in a sum: its value and its proximal operator."""
+
+    def value(self, x: Array) -> Array:
+        """Return the function's value for each matrix of the batch."""
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Return argmin_x value(x) + ‖x − v‖² / (2 step)."""
+
+
+@dataclass(frozen=True, eq=False)
+class L1:
+    """The entrywise norm, weight · ‖x‖₁."""
+
+    weight: float | Array = 1.0
+
+    def value(self, x: Array) -> Array:
+        """Return weight · ‖x‖₁ over the last two axes."""
+        xp = array_namespace(x)
+        return self.weight * xp.sum(xp.abs(x), axis=(-2, -1))
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Soft-threshold the entries at step · weight."""
+        return soft_threshold(v, _trailing(step * self.weight, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Nuclear:
+    """The nuclear norm, weight · ‖x‖_*."""
+
+    weight: float | Array = 1.0
+
+    def value(self, x: Array) -> Array:
+        """Return weight · ‖x‖_* over the last two axes."""
+        xp = array_namespace(x)
+        return self.weight * xp.sum(singular_values(x), axis=-1)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Soft-threshold the singular values at step · weight."""
+        return threshold_singular_values(v, step * self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class LInfBall:
+    """The indicator of ‖x − centre‖_∞ ≤ radius. Its prox ignores the step."""
+
+    centre: Array
+    radius: float | Array
+
+    def value(self, x: Array) -> Array:
+        """Return 0 inside the ball (to rounding), infinity outside."""
+        xp = array_namespace(x)
+        largest = xp.max(xp.abs(x - self.centre), axis=(-2, -1))
+        return _indicator(largest, self.radius, x)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Project onto the ball, whatever the step."""
+        return self.centre + clip_entries(v - self.centre, _trailing(self.radius, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralBall:
+    """The indicator of ‖x − centre‖₂ ≤ radius. Its prox ignores the step."""
+
+    centre: Array
+    radius: float | Array
+
+    def value(self, x: Array) -> Array:
+        """Return 0 inside the ball (to rounding), infinity outside."""
+        xp = array_namespace(x)
+        largest = xp.max(singular_values(x - self.centre), axis=-1)
+        return _indicator(largest, self.radius, x)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Project onto the ball, whatever the step."""
+        return self.centre + clip_singular_values(v - self.centre, self.radius)
+
+
+def _indicator(size: Array, radius: float | Array, x: Array) -> Array:
+    """Return 0 where `size` is at most `radius`, to the rounding of entries of x."""
+    xp = array_namespace(x)
+    rounding = 16 * max(x.shape[-2:]) * xp.finfo(x.dtype).eps
+    slack = rounding * (radius + xp.max(xp.abs(x), axis=(-2, -1)))
+    return xp.where(size <= radius + slack, 0.0, xp.inf)

@@ -1,0 +1,1 @@
+"""The SLTR estimators, and what only they need."""

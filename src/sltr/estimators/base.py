@@ -1,0 +1,126 @@
+"""Fits that leave no estimator half changed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from html import escape
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import estimator_html_repr
+from sklearn.utils.validation import check_is_fitted
+
+from sltr.arrays import Array, array_namespace, as_array, is_numpy
+from sltr.core.tensor import flatten
+from sltr.samples.check import check_new_samples
+from sltr.samples.samples import (
+    as_matrix,
+    inner,
+    is_lazy,
+    sample_shape,
+)
+from sltr.thumbnail import coef_array, coef_thumbnail, target_name
+from sltr.tuning.final import Member
+
+
+def warn_unless_converged(
+    converged: Any, gap: Any, tol: float, *, stacklevel: int = 5
+) -> None:
+    """Warn, with the gap reached, when the budget of iterations ran out.
+
+    The default `stacklevel` points at the caller of an estimator's `fit`.
+    """
+    if not converged:
+        warnings.warn(
+            f"SLTR stopped at a relative duality gap of {float(gap):.1e}; tol={tol:g} "
+            "was asked for. Increase max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def tell_refit(model: Any, member: Member, n_responses: int) -> None:
+    """Set `refine_settings_` and `scale_` of an estimator whose answer this is."""
+    model.refine_settings_ = member.candidate.settings
+    scale = np.ones(n_responses) if member.scale is None else member.scale
+    model.scale_ = scale if is_classifier(model) else float(scale[0])
+
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def unchanged_on_failure(fit: Fit) -> Fit:
+    """Make a `fit` that fails or is interrupted leave its estimator as it was."""
+
+    @wraps(fit)
+    def guarded(model, *args, **kwargs):
+        before = dict(vars(model))
+        try:
+            return fit(model, *args, **kwargs)
+        except BaseException:
+            vars(model).clear()
+            vars(model).update(before)
+            raise
+
+    return guarded  # type: ignore[return-value]
+
+
+def linear_scores(model: Any, X: Any) -> Array:
+    """Return ⟨coef, x⟩ + intercept, shape (n,), or (n, K) for K coefficients."""
+    check_is_fitted(model, "coef_")
+    X = check_new_samples(model, X)
+    coef = model.coef_
+    if not is_lazy(X) and not (is_numpy(coef) and is_numpy(X)):
+        # The samples' library, device and precision; NumPy mixes its own.
+        coef = as_array(coef, X)
+    single = coef.ndim == len(sample_shape(X))
+    scores = inner(as_matrix(X), flatten(coef[None, ...] if single else coef))
+    if single:
+        xp = array_namespace(scores)
+        return xp.reshape(scores, (-1,)) + float(model.intercept_)
+    return scores + as_array(model.intercept_, scores)
+
+
+def predict_linear(model: Any, X: Any) -> Array:
+    """Return the predictions of a fitted linear regressor, shape (n,)."""
+    return linear_scores(model, X)
+
+
+def set_linear(model: Any, coef: Array, intercept: Array) -> None:
+    """Set coefficient and intercept; those of a single response lose their axis.
+
+    A classifier's scores, fitted to 0 and 1, are moved to change sign at ½.
+    """
+    if is_classifier(model):
+        intercept = intercept - 0.5
+    single = coef.shape[0] == 1
+    model.coef_ = coef[0, ...] if single else coef
+    model.intercept_ = float(intercept[0]) if single else intercept
+
+
+def diagram_with_coef(model: Any) -> str:
+    """Return scikit-learn's diagram, and below it the coefficient of a fitted model.
+
+    An estimator uses it as its `_html_repr`, which scikit-learn calls.
+
+    Examples
+    --------
+    >>> from sltr import SLTRRegressor
+    >>> "<img" in diagram_with_coef(SLTRRegressor())
+    False
+    """
+    diagram = estimator_html_repr(model)
+    if not hasattr(model, "coef_"):
+        return diagram
+    shape = " × ".join(map(str, coef_array(model).shape))
+    name = " of ".join(filter(None, ["coef_", escape(target_name(model))]))
+    note = f"{name}, {shape}: blue below zero, red above, the strongest entry in depth"
+    return (
+        f'{diagram}<figure style="margin:.5em 0"><img src="{coef_thumbnail(model)}" '
+        f'alt="{note}" style="image-rendering:pixelated;border:1px solid #999">'
+        f'<figcaption style="font-size:85%;opacity:.8">{note}</figcaption></figure>'
+    )

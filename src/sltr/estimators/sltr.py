@@ -1,0 +1,434 @@
+"""SLTR for responses and for labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+from sltr.arrays import (
+    Array,
+    array_namespace,
+    as_array,
+    explained_memory,
+    fitting_threads,
+    to_numpy,
+)
+from sltr.core.tensor import flatten, numerical_ranks
+from sltr.estimators.base import (
+    diagram_with_coef,
+    linear_scores,
+    predict_linear,
+    tell_refit,
+    unchanged_on_failure,
+    warn_unless_converged,
+)
+from sltr.estimators.labels import (
+    calibration_folds,
+    fit_sigmoids,
+    label_indicators,
+    probabilities,
+    winning_labels,
+)
+from sltr.estimators.partial_fit import (
+    add_chunk,
+    fit_moments,
+    known_indicators,
+    moment_sigmoids,
+)
+from sltr.ridge.penalty import choose_epsilon
+from sltr.samples.check import check_samples
+from sltr.samples.samples import Samples, inner_groups
+from sltr.tuning.candidates import lazy_refinements, own_candidate
+from sltr.tuning.final import SubsetFit, all_of, fit_subsets, left_out
+from sltr.tuning.search import choose_refit
+from sltr.tuning.task import fitting_task
+
+
+class SLTRRegressor(RegressorMixin, BaseEstimator):
+    """Sparse and low-rank tensor regression about a ridge pilot.
+
+    The pilot W̃ = (AᵀA + εI)⁻¹Aᵀy is computed once, A the centred samples as
+    rows. Then, for every mode m and Z the pilot's unfolding along it,
+
+        min_V  α‖V‖₁ + β‖V‖_*   s.t.  ‖V − Z‖_∞ ≤ λ_sparse,  ‖V − Z‖₂ ≤ λ_low
+
+    is solved to a duality gap, and the answers are averaged over the modes.
+
+    Parameters
+    ----------
+    epsilon : float or "loo"
+        Penalty of the pilot; "loo" takes the one of least leave-one-out error.
+    lambda_sparse, lambda_low : float
+        Radii of the entrywise and the spectral ball. 0 leaves the pilot as it is.
+    radius : {"relative", "absolute"}
+        "relative": radii are fractions of the pilot's largest entry and of each
+        unfolding's largest singular value; with 1 everything may go to zero.
+    coupling : {"average", "joint"}
+        Average the modes' answers, as in the paper, or solve for one tensor under
+        the terms of all modes.
+    weights : {"unit", "radius"} or pair of floats
+        (α, β): (1, 1) as in the paper, proportional to the radii, or given.
+    solver : {"admm", "ppxa"}
+        "ppxa" is the paper's parallel proximal algorithm, corrected.
+    refine : None, "scale", "reweight", "tucker", "cp", "sparse" or tuple
+        What undoes the pilot's shrinkage: nothing, as in the paper; a factor fitted
+        to out-of-fold predictions; the pilot again in the metric of its own modes
+        ("reweight"); a low-rank refit ("tucker", "cp"); or the Lasso ("sparse"),
+        with the threshold `lambda_sparse`, a fraction of its largest for relative
+        radii. Steps, rank and ridge are chosen by five folds of the training data, or
+        set by a tuple as `SLTRRegressorCV` reports them: ("reweight", steps),
+        ("tucker", ranks, ridge), ("cp", rank, ridge) or ("sparse", ridge).
+    fit_intercept : bool
+    feature_shape : tuple of int, optional
+        Shape to fold flat rows into, for use behind tools that flatten.
+    tol : float
+        Bound on the relative duality gap.
+    max_iter : int
+        Budget of iterations for each problem.
+    n_jobs : int or pair of ints, optional
+        Threads over modes; the second of a pair counts threads over the proximal
+        steps inside a mode ("ppxa" only).
+    memory_limit : str or int, optional
+        Bytes, or a text like "1GB", that a fit to samples in a file may take; by
+        default a quarter of the memory that is free. Zarr and HDF5 arrays, and
+        memmaps larger than this, stay in their file, Dask arrays on their cluster:
+        see the page on scaling. `refine` must then be None or "scale".
+    progress : callable, optional
+        Called with the blocks read and their total in each pass over such samples.
+
+    Attributes
+    ----------
+    coef_ : array of shape (p1, …, pM)
+    intercept_ : float
+    pilot_ : array of shape (p1, …, pM)
+    epsilon_ : float
+        The penalty used.
+    pilot_method_ : {"dual", "primal", "cg"}
+        How the pilot was found: by the Gram matrix of the samples, by the moments of
+        the features, or by conjugate gradients.
+    dual_gap_ : float
+        Largest relative duality gap over the modes' problems: of the estimate, before
+        a refinement, of which it says nothing.
+    n_iter_ : int
+        Largest number of iterations over the modes' problems; 0 for a closed form.
+    ranks_ : tuple of int
+        Numerical rank of each unfolding of `coef_`.
+    refine_settings_ : tuple
+        Of a refit, given or chosen, as a tuple `refine=(kind, …)` takes them.
+    scale_ : float
+        The factor of `refine="scale"`, else 1.
+    shape_in_ : tuple of int
+    n_features_in_ : int
+
+    References
+    ----------
+    Zhang, Cai, Wang, Wang. Sparse and low-rank high-order tensor regression via
+    parallel proximal method. Equations 6–9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> coef = np.zeros((6, 5, 4)); coef[:3, :2, :2] = 1.0
+    >>> X = rng.normal(size=(150, 6, 5, 4))
+    >>> y = np.einsum("nijk,ijk->n", X, coef) + 0.1 * rng.normal(size=150)
+    >>> model = SLTRRegressor(lambda_sparse=0.2, lambda_low=0.2).fit(X, y)
+    >>> model.coef_.shape, bool(model.score(X, y) > 0.9)
+    ((6, 5, 4), True)
+    """
+
+    _html_repr = diagram_with_coef
+
+    def __init__(
+        self,
+        epsilon: float | str = "loo",
+        lambda_sparse: float = 0.1,
+        lambda_low: float = 0.1,
+        *,
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        refine: str | tuple | None = None,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        n_jobs: int | tuple[int, int] | None = None,
+        memory_limit: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        self.epsilon = epsilon
+        self.lambda_sparse = lambda_sparse
+        self.lambda_low = lambda_low
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.refine = refine
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.progress = progress
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
+        """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight)
+        self.__dict__.pop("_moments", None)
+        with explained_memory(), fitting_threads(samples.X):
+            fit = _fit(self, samples, samples.y[:, None], [])
+        self.dual_gap_, self.n_iter_ = float(fit.gap[0, 0]), int(fit.n_iter[0, 0])
+        return _set_fit(self, fit)
+
+    @unchanged_on_failure
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, solve: bool = True
+    ) -> SLTRRegressor:
+        """Add a chunk of samples to those seen by earlier calls, and fit to them all.
+
+        Only their moments are kept, P × P numbers, so that n may be any. They are
+        exact: chunks in any order give the fit to all samples at once, up to
+        rounding. With `epsilon="loo"` the penalty is chosen by generalised
+        cross-validation, since no sample is left to be left out. After `fit`, and
+        in a loaded model, the count begins anew.
+
+        Parameters
+        ----------
+        X : array of shape (n, p1, …, pM)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+        solve : bool
+            Whether to fit now; with many chunks only the last one needs it.
+        """
+        samples = check_samples(
+            self,
+            X,
+            y,
+            sample_weight,
+            min_samples=1,
+            reset=not hasattr(self, "_moments"),
+        )
+        self._moments = add_chunk(self, samples, samples.y[:, None])
+        if not solve:
+            return self
+        return _set_fit(self, fit_moments(self, self._moments))
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,) for samples of the fitted shape."""
+        return predict_linear(self, X)
+
+
+class SLTRClassifier(ClassifierMixin, BaseEstimator):
+    """Sparse and low-rank tensor classification by least squares on labels.
+
+    Each class's 0/1 indicator (one indicator for two classes) is regressed on
+    the samples by the method of `SLTRRegressor`; all classes share one Gram
+    matrix. Sigmoids fitted to out-of-fold scores turn scores into log-odds,
+    labels and probabilities.
+
+    Parameters
+    ----------
+    epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, refine, \
+fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
+        As for `SLTRRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    coef_, pilot_ : arrays of shape (p1, …, pM), or (n_classes, p1, …, pM)
+        One tensor for two classes, else one for each class.
+    intercept_ : float or array of shape (n_classes,)
+    sigmoids_ : array of shape (1 or n_classes, 2)
+        Slope and offset of each score's logit.
+    epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, shape_in_, \
+n_features_in_
+        As for `SLTRRegressor`.
+    scale_ : array of shape (1 or n_classes,)
+        The factors of `refine="scale"`, else ones.
+    ranks_ : tuple of int, or list of tuples
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 5, 4))
+    >>> y = np.where(X[:, :2, :2].sum(axis=(1, 2)) > 0, "up", "down")
+    >>> model = SLTRClassifier().fit(X, y)
+    >>> model.classes_.tolist(), model.predict_proba(X).shape
+    (['down', 'up'], (80, 2))
+    """
+
+    _html_repr = diagram_with_coef
+
+    def __init__(
+        self,
+        epsilon: float | str = "loo",
+        lambda_sparse: float = 0.1,
+        lambda_low: float = 0.1,
+        *,
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        refine: str | tuple | None = None,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        n_jobs: int | tuple[int, int] | None = None,
+        memory_limit: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        self.epsilon = epsilon
+        self.lambda_sparse = lambda_sparse
+        self.lambda_low = lambda_low
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.refine = refine
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.progress = progress
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
+        """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight, labels=True)
+        self.__dict__.pop("_moments", None)
+        self.classes_, indicators = label_indicators(samples.y)
+        folds = calibration_folds(indicators)
+        with explained_memory(), fitting_threads(samples.X):
+            fit = _fit(self, samples, as_array(indicators, samples.weight), folds)
+        _set_class_fits(self, fit)
+        self.dual_gap_ = float(to_numpy(fit.gap[0, :]).max())
+        self.n_iter_ = int(to_numpy(fit.n_iter[0, :]).max())
+        scores = _out_of_fold(fit, samples, folds)
+        self.sigmoids_ = fit_sigmoids(scores, indicators, to_numpy(samples.weight))
+        return self
+
+    @unchanged_on_failure
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        solve: bool = True,
+    ) -> SLTRClassifier:
+        """Add a chunk of samples to those seen by earlier calls, and fit to them all.
+
+        As `SLTRRegressor.partial_fit`; the first call needs all `classes`.
+        Probabilities take the scores of each class as normal, since there are no
+        samples to calibrate on.
+        """
+        samples = check_samples(
+            self,
+            X,
+            y,
+            sample_weight,
+            labels=True,
+            min_samples=1,
+            reset=not hasattr(self, "_moments"),
+        )
+        indicators = known_indicators(self, samples.y, classes)
+        self._moments = add_chunk(self, samples, as_array(indicators, samples.weight))
+        if not solve:
+            return self
+        fit = fit_moments(self, self._moments)
+        _set_class_fits(self, fit)
+        self.sigmoids_ = moment_sigmoids(
+            self._moments, fit.coef[0, ...], fit.intercept[0, ...]
+        )
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
+        return class_log_odds(linear_scores(self, X), self.sigmoids_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the labels of the largest scores, shape (n,)."""
+        scores = self.decision_function(X)
+        return winning_labels(self.classes_, scores)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return calibrated probabilities, shape (n, n_classes)."""
+        return probabilities(to_numpy(self.decision_function(X)))
+
+
+def class_log_odds(scores: Array, sigmoids: np.ndarray) -> Array:
+    """Return calibrated log-odds of scores (n,) or (n, K)."""
+    lines = as_array(sigmoids, scores)
+    if scores.ndim == 1:
+        return scores * lines[0, 0] + lines[0, 1]
+    return scores * lines[:, 0] + lines[:, 1]
+
+
+def _set_fit(model: SLTRRegressor, fit: SubsetFit) -> SLTRRegressor:
+    model.coef_, model.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
+    model.intercept_ = float(fit.intercept[0, 0])
+    model.ranks_ = numerical_ranks(model.coef_)
+    return model
+
+
+def _set_class_fits(model: SLTRClassifier, fit: SubsetFit) -> None:
+    set_class_fit(model, fit.coef[0, ...], fit.intercept[0, ...])
+    several = len(model.classes_) > 2
+    model.pilot_ = fit.pilot[0, ...] if several else fit.pilot[0, 0, ...]
+
+
+def set_class_fit(model: Any, coef: Array, intercept: Array) -> None:
+    """Set `coef_`, `intercept_` and `ranks_` from K coefficients, squeezing K = 1."""
+    if coef.shape[0] == 1:
+        model.coef_, model.intercept_ = coef[0, ...], float(intercept[0])
+        model.ranks_ = numerical_ranks(model.coef_)
+    else:
+        model.coef_, model.intercept_ = coef, intercept
+        model.ranks_ = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
+
+
+def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
+    """Fit on all samples and, from the same Gram matrix, without each fold."""
+    xp = array_namespace(samples.weight)
+    task = fitting_task(model, samples, Y)
+    model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.weight)
+    refine = lazy_refinements(samples.X, model.refine, None)
+    member = choose_refit(task, own_candidate(model), refine, folds)
+    tell_refit(model, member, Y.shape[1])
+    subsets = all_of(samples)
+    if folds:
+        subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)
+    fit = fit_subsets(task, subsets, [member])
+    converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
+    warn_unless_converged(converged.all(), gap.max(), task.settings.tol)
+    return fit
+
+
+def _out_of_fold(fit: SubsetFit, samples: Samples, folds: list) -> np.ndarray:
+    """Return each sample's scores by the fit that did not see it, (n, K).
+
+    Without folds (a class of one member) the scores are the training ones.
+    """
+    everyone = [np.arange(samples.weight.shape[0])]
+    scores = np.empty((samples.weight.shape[0], fit.coef.shape[1]))
+    first = 1 if folds else 0
+    wanted = [
+        (rows, flatten(fit.coef[first + s, ...]))
+        for s, rows in enumerate(folds or everyone)
+    ]
+    found = inner_groups(samples.flat, wanted)
+    for s, ((rows, _), values) in enumerate(zip(wanted, found, strict=True)):
+        scores[rows] = to_numpy(values + fit.intercept[first + s, ...])
+    return scores

@@ -1,0 +1,85 @@
+"""Hyper-parameters that are numbers, counts and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite, prod
+from numbers import Integral
+from typing import Any, NoReturn
+
+
+def check_nonnegative(value: Any, name: str) -> float:
+    """Return a finite, non-negative hyper-parameter, or say what is wrong with it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not isfinite(number) or number < 0:
+        msg = f"{name}={value!r} was given; expected a finite number of at least 0."
+        raise ValueError(msg)
+    return number
+
+
+def check_count(
+    value: Any, name: str, *, smallest: int = 1, largest: int | None = None
+) -> int:
+    """Return a whole number in the range, or say what is wrong with it."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < smallest or (largest is not None and value > largest):
+        limit = "" if largest is None else f" and at most {largest}"
+        msg = (
+            f"{name}={value!r} was given; expected a whole number of at least "
+            f"{smallest}{limit}."
+        )
+        raise ValueError(msg)
+    return int(value)
+
+
+def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
+    """Return `feature_shape` if samples of the given shape, flat rows, fold into it."""
+    n_features = prod(given)
+    try:
+        clean = tuple(int(size) for size in shape)
+    except (TypeError, ValueError):
+        clean = ()
+    if not clean or any(size < 1 for size in clean) or prod(clean) != n_features:
+        msg = (
+            f"feature_shape={shape!r} was given for rows of {n_features} entries; "
+            f"expected positive sizes whose product is {n_features}."
+        )
+        raise ValueError(msg)
+    if len(given) > 1 and clean != given:
+        msg = (
+            f"feature_shape={shape!r} was given for samples of shape {given}; expected "
+            "flat rows, or that shape. Reshape X, or leave it out."
+        )
+        raise ValueError(msg)
+    return clean
+
+
+def check_sequence(values: Any, name: str) -> list:
+    """Return a parameter's candidates, or say what is wrong with them."""
+    try:
+        found = None if isinstance(values, str) else list(values)
+    except TypeError:
+        found = None
+    if found is None:
+        hint = "." if isinstance(values, str) else f": write [{values!r}]."
+        msg = f"{name}={values!r} was given; expected a sequence{hint}"
+        raise ValueError(msg)
+    if not found:
+        msg = f"{name}={values!r} was given; expected at least one value."
+        raise ValueError(msg)
+    return found
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Refuse what is not one of the choices."""
+    if value not in tuple(choices):
+        refuse(name, value, "one of " + ", ".join(map(repr, choices)))
+
+
+def refuse(name: str, value: Any, expected: str) -> NoReturn:
+    """Raise the error for a value that is not what was expected."""
+    msg = f"{name}={value!r} was given; expected {expected}."
+    raise ValueError(msg)

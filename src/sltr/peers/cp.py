@@ -1,0 +1,388 @@
+"""CP tensor GLM: a coefficient of low CP rank (GLTRM)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+from sltr.arrays import Array, array_namespace, as_array
+from sltr.estimators.base import unchanged_on_failure
+from sltr.estimators.labels import label_indicators, winning_labels
+from sltr.parameters import check_count, check_sequence
+from sltr.peers.glm import (
+    ALPHAS_RIDGE,
+    Prepared,
+    choose_by_bic,
+    predict_mean,
+    prepare,
+    prepare_samples,
+    remember,
+    scores_with_covariates,
+    warn_unless_converged,
+)
+from sltr.peers.search import Search, checked_samples, choose_rank
+from sltr.refine.factors import CP
+from sltr.refine.glm import FAMILIES
+from sltr.samples.check import check_covariates, check_samples
+from sltr.samples.samples import Samples
+
+
+class CPRegressor(RegressorMixin, BaseEstimator):
+    r"""Generalised linear model whose coefficient tensor has a low CP rank.
+
+    With :math:`B = \sum_{r=1}^R b_r^{(1)} \circ \dots \circ b_r^{(M)}` and the
+    family's canonical link g, :math:`g(E y_i) = \langle B, X_i \rangle + \gamma^T z_i`
+    is fitted by block relaxation of
+
+    .. math:: \min \; \mathrm{dev} + n \sum_m \left(\alpha_{ridge} \|B_m\|_F^2
+              + \alpha_{l1} \|B_m\|_1 \right),
+
+    where :math:`B_m = [b_1^{(m)}, \dots, b_R^{(m)}]`, n is the sum of the weights and
+    X (and a normal y) has unit mean square once centred: the penalties do not depend
+    on units. Several starts run for a few sweeps and the best goes on.
+
+    Parameters
+    ----------
+    rank : int or "bic"
+        R; "bic" takes the lowest BIC among those `ranks` that have fewer parameters
+        than there are samples (the first if none has). For cross-validation, the
+        better choice when samples are few, see `CPRegressorCV`.
+    ranks : sequence of int
+        Candidates for "bic"; those no tensor of X's shape needs are left out.
+    family : {"normal", "binomial", "poisson"}
+        "binomial" needs responses 0 and 1; see also `CPClassifier`.
+    alpha_ridge : float
+        Without it a fit needs n ≥ R·max p_m samples.
+    alpha_l1 : float
+        Above 0 the factors become sparse.
+    n_restarts : int
+        Starts in all: one grown rank by rank, one from the spectrum of the score
+        tensor, the rest random.
+    fit_intercept : bool
+    feature_shape : tuple of int, optional
+        Folds flat rows of X into tensors.
+    tol : float
+        Stops when a sweep lowers the objective f by less than tol·(\|f\| + 1).
+    max_iter : int
+        Sweeps.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    coef_ : array of shape (p1, …, pM)
+    factors_ : list of arrays of shape (p_m, rank)
+        Their tensor is `coef_`, in the units of X and y.
+    intercept_ : float
+    covariate_coef_ : array of shape (q,)
+    rank_ : int
+    bic_ : float
+        For the normal family with the variance estimated.
+    deviance_ : float
+    deviance_path_ : tuple of float
+        The penalised deviance (of the scaled problem) after every sweep; never rises.
+    n_iter_ : int
+
+    References
+    ----------
+    Zhou, Li, Zhu (2013). Tensor regression with applications in neuroimaging data
+    analysis. JASA 108(502), 540-552.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((60, 4, 3))
+    >>> y = X[:, 0, 0] + X[:, 1, 1]
+    >>> model = CPRegressor(rank="bic").fit(X, y)
+    >>> model.rank_, bool(model.score(X, y) > 0.99)
+    (2, True)
+    """
+
+    def __init__(
+        self,
+        rank: int | str = "bic",
+        *,
+        ranks: Sequence[int] = (1, 2, 3),
+        family: str = "normal",
+        alpha_ridge: float = 1e-3,
+        alpha_l1: float = 0.0,
+        n_restarts: int = 3,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = 0,
+    ):
+        self.rank = rank
+        self.ranks = ranks
+        self.family = family
+        self.alpha_ridge = alpha_ridge
+        self.alpha_l1 = alpha_l1
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
+    ) -> CPRegressor:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array of shape (n, p1, …, pM)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+        covariates : array of shape (n,) or (n, q), optional
+            Scalar covariates z, not penalised.
+        """
+        prepared = prepare_samples(self, X, y, sample_weight, covariates, self.family)
+        return _fit(self, prepared)
+
+    def predict(self, X: Any, covariates: Any = None) -> Array:
+        """Return the expected responses, shape (n,)."""
+        return predict_mean(self, X, covariates, self.family)
+
+
+class CPClassifier(ClassifierMixin, BaseEstimator):
+    """Binary logistic regression whose coefficient tensor has a low CP rank.
+
+    It is `CPRegressor` with ``family="binomial"`` (the problem, its parameters and its
+    fitted attributes are described there) for labels of any kind.
+
+    Parameters
+    ----------
+    rank, ranks, alpha_ridge, alpha_l1, n_restarts, fit_intercept, feature_shape, tol, \
+max_iter, random_state
+        As in `CPRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+        `coef_`, `rank_`, `deviance_path_`, …: as in `CPRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((80, 4, 3))
+    >>> y = np.where(X[:, 0, 0] > 0, "up", "down")
+    >>> model = CPClassifier(rank=1).fit(X, y)
+    >>> model.classes_.tolist(), bool(model.score(X, y) > 0.9)
+    (['down', 'up'], True)
+    """
+
+    def __init__(
+        self,
+        rank: int | str = "bic",
+        *,
+        ranks: Sequence[int] = (1, 2, 3),
+        alpha_ridge: float = 1e-3,
+        alpha_l1: float = 0.0,
+        n_restarts: int = 3,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = 0,
+    ):
+        self.rank = rank
+        self.ranks = ranks
+        self.alpha_ridge = alpha_ridge
+        self.alpha_l1 = alpha_l1
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        """Declare two classes at most."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
+    ) -> CPClassifier:
+        """Fit the model; see `CPRegressor.fit`, with labels of two classes for y."""
+        samples = check_samples(self, X, y, sample_weight, labels=True)
+        self.classes_, encoded = _two_classes(samples.y)
+        n_kept = samples.X.shape[0]
+        Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
+        self.n_covariates_in_ = Z.shape[1]
+        numbers = Samples(samples.X, as_array(encoded, samples.X), samples.weight)
+        return _fit(self, prepare(numbers, Z, "binomial", self.fit_intercept))
+
+    def decision_function(self, X: Any, covariates: Any = None) -> Array:
+        """Return the log-odds of the second class, shape (n,)."""
+        return scores_with_covariates(self, X, covariates)
+
+    def predict_proba(self, X: Any, covariates: Any = None) -> Array:
+        """Return the classes' probabilities, shape (n, 2)."""
+        scores = self.decision_function(X, covariates)
+        second = FAMILIES["binomial"].mean(scores)
+        return array_namespace(second).stack([1.0 - second, second], axis=1)
+
+    def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
+        """Return the more probable class of every sample, shape (n,)."""
+        scores = self.decision_function(X, covariates)
+        return winning_labels(self.classes_, scores)
+
+
+def _two_classes(labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    classes, indicators = label_indicators(labels)
+    if len(classes) > 2:
+        msg = (
+            "Only binary classification is supported. The type of the target is "
+            f"multiclass: {len(classes)} classes were given. Use "
+            "sklearn.multiclass.OneVsRestClassifier around it, or two classes."
+        )
+        raise ValueError(msg)
+    return classes, indicators[:, 0]
+
+
+def _fit(model: Any, prepared: Prepared) -> Any:
+    structures = cp_structures(model.shape_in_, model.rank, model.ranks)
+    structure, found = choose_by_bic(
+        prepared, structures, model, ridge=model.alpha_ridge, l1=model.alpha_l1
+    )
+    warn_unless_converged(model, found)
+    remember(model, prepared, structure, found)
+    return remember_factors(model, prepared, structure, found.blocks)
+
+
+def remember_factors(model: Any, prepared: Prepared, structure: CP, blocks: Any) -> Any:
+    """Set `rank_` and `factors_`, whose tensor is `coef_`."""
+    unit = prepared.coef_unit ** (1.0 / len(blocks))
+    model.rank_ = structure.rank
+    model.factors_ = [block * unit for block in blocks]
+    return model
+
+
+def cp_structures(
+    shape: tuple[int, ...], rank: int | str, ranks: Sequence[int]
+) -> list[CP]:
+    """Return the structures to choose from: one for a number, many for "bic"."""
+    largest = CP.largest_possible(shape)
+    if isinstance(rank, str):
+        if rank != "bic":
+            msg = (
+                f"rank={rank!r} was given; expected a whole number or 'bic'. For "
+                "cross-validation use CPRegressorCV."
+            )
+            raise ValueError(msg)
+        given = check_sequence(ranks, "ranks")
+        checked = [check_count(r, "an entry of ranks") for r in given]
+        return [CP(shape, r) for r in sorted({min(r, largest) for r in checked})]
+    return [CP(shape, check_count(rank, "rank", largest=largest))]
+
+
+class CPRegressorCV(RegressorMixin, BaseEstimator):
+    """`CPRegressor` with rank and ridge chosen by cross-validation.
+
+    For each rank the ridge falls from its largest value, every fit starting from its
+    predecessor as well as afresh. The best pair is fitted again on all samples in the
+    same way.
+
+    Parameters
+    ----------
+    ranks : sequence of int
+        Those no tensor of X's shape needs are cut.
+    alphas_ridge : sequence of float
+    family : {"normal", "binomial", "poisson"}
+    cv : int, splitter or iterable
+        Folds, as in scikit-learn.
+    scoring : str or callable, optional
+        As in scikit-learn; R² by default.
+    rule : {"best", "1se"}
+        "1se": the simplest within one standard error of the best, lower ranks and
+        then larger ridges being simpler.
+    alpha_l1, n_restarts, fit_intercept, feature_shape, tol, max_iter, random_state
+        As in `CPRegressor`.
+    n_jobs : int, optional
+        Folds fitted at the same time.
+
+    Attributes
+    ----------
+    rank_ : int
+    alpha_ridge_ : float
+    best_score_ : float
+    cv_results_ : dict
+        scikit-learn's keys, one row for each candidate.
+    coef_, intercept_, factors_, covariate_coef_, deviance_path_, n_iter_, …
+        As in `CPRegressor`, of the final fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((90, 4, 3))
+    >>> y = X[:, 0, 0] + X[:, 1, 1] + 0.1 * rng.standard_normal(90)
+    >>> CPRegressorCV(ranks=(1, 2)).fit(X, y).rank_
+    2
+    """
+
+    def __init__(
+        self,
+        ranks: Sequence[int] = (1, 2, 3),
+        *,
+        alphas_ridge: Sequence[float] = ALPHAS_RIDGE,
+        family: str = "normal",
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        rule: str = "best",
+        alpha_l1: float = 0.0,
+        n_restarts: int = 3,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ):
+        self.ranks = ranks
+        self.alphas_ridge = alphas_ridge
+        self.family = family
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.alpha_l1 = alpha_l1
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @unchanged_on_failure
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        covariates: Any = None,
+        groups: Any = None,
+    ) -> CPRegressorCV:
+        """Choose and fit; see `CPRegressor.fit`. `groups` go to the splitter."""
+        samples, Z, folds = checked_samples(
+            self, X, y, sample_weight, covariates, groups
+        )
+        structures = cp_structures(self.shape_in_, "bic", self.ranks)
+        names = [s.rank for s in structures]
+        search = Search(structures, names, CPRegressor, "rank", self.alpha_l1)
+        weighted = sample_weight is not None
+        best, prepared, found = choose_rank(self, samples, Z, folds, search, weighted)
+        return remember_factors(self, prepared, structures[best], found.blocks)
+
+    def predict(self, X: Any, covariates: Any = None) -> Array:
+        """Return the expected responses, shape (n,)."""
+        return predict_mean(self, X, covariates, self.family)

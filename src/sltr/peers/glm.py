@@ -1,0 +1,327 @@
+"""Samples, covariates and responses of a low-rank GLM, in units of one.
+
+The penalties are relative: they act on samples (centred, covariates projected out)
+with unit mean square and, for the normal family, on a response with unit mean
+square; so a fit does not change with the units of X and y.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any, TypeVar
+
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from sltr.arrays import Array, array_namespace, as_array, clip
+from sltr.estimators.base import linear_scores
+from sltr.parameters import check_count, check_nonnegative
+from sltr.refine.factors import CP, Tucker
+from sltr.refine.glm import FAMILIES, Problem
+from sltr.refine.sweeps import Relaxed, block_relaxation, starts
+from sltr.samples.check import check_covariates, check_samples
+from sltr.samples.front import in_original_units, of_unit_size
+from sltr.samples.samples import Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A GLM in units of one, and the way back: X' = (X − Z·C)/s, y' = (y − Z·c)/d.
+
+    Attributes
+    ----------
+    problem : Problem
+    total : float
+        How many samples there are; a whole weight counts as equal samples.
+    weight_unit : float
+        What the weights were divided by, for `total` to be their sum.
+    n_covariates : int
+        Columns of Z, that of ones included.
+    X_size, y_size : float
+        What X and y were divided by before anything was squared.
+    X_shift, y_shift : arrays of shape (q, P) and (q,)
+        C and c, of X and y so divided.
+    X_unit, y_unit : float
+        s and d, of X and y so divided.
+    fit_intercept : bool
+    """
+
+    problem: Problem
+    total: float
+    weight_unit: float
+    n_covariates: int
+    X_size: float
+    y_size: float
+    X_shift: Array
+    y_shift: Array
+    X_unit: float
+    y_unit: float
+    fit_intercept: bool
+
+    @property
+    def coef_unit(self) -> float:
+        """What one entry of a coefficient stands for in the units of X and y."""
+        return (self.y_unit / self.X_unit) * (self.y_size / self.X_size)
+
+    @property
+    def response_unit(self) -> float:
+        """What one stands for in the units of y."""
+        return self.y_unit * self.y_size
+
+    def original(self, coef: Array, gamma: Array) -> tuple[Array, float, Array]:
+        """Return coefficient, intercept and covariates' coefficients, user's units."""
+        xp = array_namespace(coef)
+        coef = coef * (self.y_unit / self.X_unit)
+        shift = self.y_shift - self.X_shift @ xp.reshape(coef, (-1,))
+        gamma = (shift + gamma if gamma.shape[0] else shift) * self.y_size
+        coef = in_original_units(coef, self.y_size / self.X_size)
+        if self.fit_intercept:
+            return coef, float(gamma[0]), gamma[1:]
+        return coef, 0.0, gamma
+
+
+def prepare_samples(
+    model: Any, X: Any, y: Any, sample_weight: Any, covariates: Any, family: str
+) -> Prepared:
+    """Check the user's data and bring it to units of one."""
+    samples = check_samples(model, X, y, sample_weight)
+    check_response(samples.y, check_family(family))
+    n_kept = samples.X.shape[0]
+    Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
+    model.n_covariates_in_ = Z.shape[1]
+    return prepare(samples, Z, family, model.fit_intercept)
+
+
+def check_family(family: Any) -> str:
+    """Return the name of a family we know."""
+    if not isinstance(family, str) or family not in FAMILIES:
+        msg = f"family={family!r} was given; expected one of {sorted(FAMILIES)}."
+        raise ValueError(msg)
+    return family
+
+
+def check_response(y: Array, family: str) -> None:
+    """Refuse responses that the family cannot have."""
+    xp = array_namespace(y)
+    if family == "binomial" and not bool(xp.all((y == 0.0) | (y == 1.0))):
+        msg = (
+            "family='binomial' was given a response with values other than 0 and 1. "
+            "Code the labels as 0 and 1, or use CPClassifier."
+        )
+        raise ValueError(msg)
+    if family == "poisson" and not bool(xp.all(y >= 0.0)):
+        msg = (
+            f"family='poisson' was given a response of {float(xp.min(y))}; expected "
+            "counts of at least 0. Use family='normal' for other responses."
+        )
+        raise ValueError(msg)
+
+
+def prepare(
+    samples: Samples, covariates: Array, family: str, fit_intercept: bool
+) -> Prepared:
+    """Project the covariates out of X (and of a normal y) and scale to units of one.
+
+    A normal response needs no covariates afterwards, and its weights go into the rows.
+    """
+    xp = array_namespace(samples.X)
+    y, total = samples.y, float(xp.sum(clip(samples.weight, 1.0, None)))
+    weight_unit = float(xp.sum(samples.weight)) / total
+    weight = samples.weight / weight_unit
+    root = xp.sqrt(weight)
+    ones = xp.ones_like(y)[:, None]
+    Z = xp.concat([ones, covariates], axis=1) if fit_intercept else covariates
+    weighted = root[:, None] * Z
+    X, X_size = of_unit_size(root[:, None] * samples.flat)
+    project = xp.linalg.pinv(weighted) if Z.shape[1] else xp.matrix_transpose(weighted)
+    X_shift = project @ X
+    residue = X - weighted @ X_shift
+    X_unit = _unit(residue, X, total * X.shape[1])
+    if family == "normal":
+        y, y_size = of_unit_size(root * y)
+        y_shift = project @ y
+        y_residue = y - weighted @ y_shift
+        y_unit = _unit(y_residue, y, total)
+        y, Z, scale = y_residue / y_unit, Z[:, :0], 1.0 / X_unit
+        weight = xp.ones_like(weight)
+    else:
+        y_shift, y_size, y_unit = xp.zeros_like(Z[0, :]), 1.0, 1.0
+        scale = (1.0 / (root * X_unit))[:, None]
+    X = xp.reshape(residue * scale, samples.X.shape)
+    return Prepared(
+        Problem(X, y, weight, Z, FAMILIES[family]),
+        total,
+        weight_unit,
+        weighted.shape[1],
+        X_size,
+        y_size,
+        X_shift,
+        y_shift,
+        X_unit,
+        y_unit,
+        fit_intercept,
+    )
+
+
+def _unit(residue: Array, before: Array, count: float) -> float:
+    """Return the root mean square; the rounding a constant leaves counts as none."""
+    xp = array_namespace(residue)
+    square, whole = float(xp.sum(residue * residue)), float(xp.sum(before * before))
+    rounding = (10.0 * float(xp.finfo(residue.dtype).eps)) ** 2 * whole
+    return (square / count) ** 0.5 if square > rounding else 1.0
+
+
+Structure = CP | Tucker
+S = TypeVar("S", CP, Tucker)
+
+
+def fit_path(
+    prepared: Prepared,
+    structure: Structure,
+    model: Any,
+    alphas: Sequence[float],
+    *,
+    l1: float = 0.0,
+) -> list[Relaxed]:
+    """Fit one structure for each relative ridge, from the largest to the smallest.
+
+    From the second on, the solution before races against the first of the starts
+    alone: a component that a large ridge took to zero could not come back.
+    """
+    problem, total = prepared.problem, prepared.total
+    ridges = [total * check_nonnegative(a, "alpha_ridge") for a in alphas]
+    l1 = total * check_nonnegative(l1, "alpha_l1")
+    _check_enough_samples(problem, structure, ridges[-1], l1)
+    candidates = starts(
+        problem,
+        structure,
+        check_count(model.n_restarts, "n_restarts"),
+        check_random_state(model.random_state),
+        ridge=ridges[-1],
+        l1=l1,
+    )
+    fits: list[Relaxed] = []
+    for ridge in ridges:
+        found = block_relaxation(
+            problem,
+            structure,
+            [fits[-1].blocks, candidates[0]] if fits else candidates,
+            ridge=ridge,
+            l1=l1,
+            tol=check_nonnegative(model.tol, "tol"),
+            max_iter=check_count(model.max_iter, "max_iter"),
+        )
+        fits.append(found)
+    return fits
+
+
+def _check_enough_samples(
+    problem: Problem, structure: Structure, ridge: float, l1: float
+) -> None:
+    n_unknowns = max(structure.block_sizes()) + problem.covariates.shape[1]
+    n_samples = problem.X.shape[0]
+    if ridge == l1 == 0.0 and n_samples < n_unknowns:
+        msg = (
+            f"{n_samples} samples were given for a block of {n_unknowns} unknowns "
+            "without a penalty; expected at least as many. Lower the rank, add "
+            "samples, or set alpha_ridge > 0."
+        )
+        raise ValueError(msg)
+
+
+def bic(prepared: Prepared, structure: Structure, found: Relaxed) -> float:
+    """Return −2·log-likelihood + log n·(free parameters), constants left out.
+
+    For the normal family the variance is estimated: n·log(RSS/n) stands for the
+    deviance. With no fewer parameters than samples the fit says nothing: infinity.
+    """
+    n = prepared.total
+    n_parameters = _n_parameters(prepared, structure)
+    if n_parameters >= n:
+        return float("inf")
+    lack = found.deviance / n  # of one sample
+    if prepared.problem.family.name == "normal":
+        lack = log(max(lack, 1e-300)) + 2.0 * log(prepared.response_unit)
+    return n * lack + log(n) * n_parameters
+
+
+def choose_by_bic(
+    prepared: Prepared,
+    structures: Sequence[S],
+    model: Any,
+    *,
+    ridge: float,
+    l1: float = 0.0,
+) -> tuple[S, Relaxed]:
+    """Return the first structure with the lowest BIC, and its fit."""
+    # Structures that cannot have a finite BIC are left out, unless there is no other.
+    possible = [s for s in structures if _n_parameters(prepared, s) < prepared.total]
+    tried = possible or structures[:1]
+    fits = [fit_path(prepared, s, model, [ridge], l1=l1)[0] for s in tried]
+    values = [bic(prepared, s, f) for s, f in zip(tried, fits, strict=True)]
+    best = values.index(min(values))
+    return tried[best], fits[best]
+
+
+def _n_parameters(prepared: Prepared, structure: Structure) -> int:
+    return structure.n_parameters() + prepared.n_covariates
+
+
+def remember(
+    model: Any, prepared: Prepared, structure: Structure, found: Relaxed
+) -> Any:
+    """Set the fitted attributes that all these estimators have."""
+    coef = structure.tensor(found.blocks)
+    parts = prepared.original(coef, found.gamma)
+    model.coef_, model.intercept_, model.covariate_coef_ = parts
+    model.deviance_path_ = found.path
+    unit = prepared.response_unit
+    # A product, since a power that overflows is an error.
+    model.deviance_ = found.deviance * prepared.weight_unit * unit * unit
+    model.n_iter_ = len(found.path)
+    model.bic_ = bic(prepared, structure, found)
+    return model
+
+
+def warn_unless_converged(model: Any, found: Relaxed, *, stacklevel: int = 5) -> None:
+    """Warn when the budget ran out, saying how much the last sweep still gained.
+
+    The default `stacklevel` points at the caller of a `fit` that leaves its end,
+    and with it this call, to a function.
+    """
+    if found.converged:
+        return
+    name, path = type(model).__name__, found.path
+    if len(path) < 2:
+        msg = (
+            f"{name} stopped after one sweep, too few to tell how far it had come. "
+            "Raise max_iter."
+        )
+    else:
+        gain = (path[-2] - path[-1]) / (abs(path[-1]) + 1.0)
+        msg = (
+            f"{name} stopped after {len(path)} sweeps; the last one lowered the "
+            f"objective by {gain:.1e} (tol={model.tol}). Raise max_iter, tol or the "
+            "penalty."
+        )
+    warnings.warn(msg, ConvergenceWarning, stacklevel=stacklevel)
+
+
+def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
+    """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
+    eta = linear_scores(model, X)
+    Z = check_covariates(
+        covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
+    )
+    return eta + Z @ as_array(model.covariate_coef_, Z) if Z.shape[1] else eta
+
+
+def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
+    """Return the expected response, shape (n,)."""
+    return FAMILIES[family].mean(scores_with_covariates(model, X, covariates))
+
+
+ALPHAS_RIDGE = (1e-3, 1e-2, 1e-1)

@@ -1,0 +1,388 @@
+"""Lasso and Elastic Net on the flattened tensor, solved by scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import ElasticNet, ElasticNetCV
+
+from sltr.arrays import Array, as_array, to_numpy
+from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.samples.check import check_samples
+from sltr.samples.front import centre
+from sltr.samples.samples import Samples
+from sltr.tuning.choose import cv_table
+from sltr.tuning.folds import kept_splits
+
+
+class TensorLasso(RegressorMixin, BaseEstimator):
+    """Lasso on the tensor's entries.
+
+    Solves, over coefficients W of the samples' shape and the intercept b,
+
+        min (1/2n) Σ_i (y_i − ⟨X_i, W⟩ − b)² + α ‖W‖₁
+
+    with scikit-learn's coordinate descent. The tensor's structure is not used.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Weight of the penalty.
+    fit_intercept : bool, default=True
+    feature_shape : tuple of int, optional
+        Shape (p1, …, pM) into which flat rows of X are folded.
+    tol : float, default=1e-4
+        Duality gap to reach, relative to the squared norm of the responses.
+    max_iter : int, default=10000
+
+    Attributes
+    ----------
+    coef_ : array of shape (p1, …, pM)
+    intercept_ : float
+    dual_gap_ : float
+        Duality gap reached, as scikit-learn reports it.
+    n_iter_ : int
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 4, 3))
+    >>> model = TensorLasso(alpha=0.1).fit(X, X[:, 0, 0, 0] - X[:, 1, 0, 0])
+    >>> model.coef_.shape, np.flatnonzero(np.abs(model.coef_) > 0.2).tolist()
+    ((5, 4, 3), [0, 12])
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 10_000,
+    ):
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorLasso:
+        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight)
+        solver = ElasticNet(
+            alpha=check_nonnegative(self.alpha, "alpha"),
+            l1_ratio=1.0,
+            fit_intercept=self.fit_intercept,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        solve_linear(self, solver, samples)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
+
+class TensorElasticNet(RegressorMixin, BaseEstimator):
+    """Elastic Net on the tensor's entries.
+
+    Solves, over coefficients W of the samples' shape and the intercept b,
+
+        min (1/2n) Σ_i (y_i − ⟨X_i, W⟩ − b)² + α ρ ‖W‖₁ + ½ α (1 − ρ) ‖W‖²,
+
+    ρ = `l1_ratio`,
+
+    with scikit-learn's coordinate descent. The tensor's structure is not used. The
+    squared part of the penalty depends on the units of X: scale it beforehand.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Weight of the penalty.
+    l1_ratio : float, default=0.5
+        Share of the entrywise norm in the penalty, from 0 to 1.
+    fit_intercept : bool, default=True
+    feature_shape : tuple of int, optional
+        Shape (p1, …, pM) into which flat rows of X are folded.
+    tol : float, default=1e-4
+        Duality gap to reach, relative to the squared norm of the responses.
+    max_iter : int, default=10000
+
+    Attributes
+    ----------
+    coef_ : array of shape (p1, …, pM)
+    intercept_ : float
+    dual_gap_ : float
+        Duality gap reached, as scikit-learn reports it.
+    n_iter_ : int
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 4, 3))
+    >>> model = TensorElasticNet(alpha=0.1).fit(X, X[:, 0, 0, 0] - X[:, 1, 0, 0])
+    >>> model.coef_.shape, np.flatnonzero(np.abs(model.coef_) > 0.2).tolist()
+    ((5, 4, 3), [0, 12])
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        l1_ratio: float = 0.5,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 10_000,
+    ):
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorElasticNet:
+        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight)
+        solver = ElasticNet(
+            alpha=check_nonnegative(self.alpha, "alpha"),
+            l1_ratio=check_share(self.l1_ratio),
+            fit_intercept=self.fit_intercept,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        solve_linear(self, solver, samples)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
+
+def check_share(l1_ratio: Any) -> float:
+    """Return the one share of the entrywise norm, or say what is wrong with it."""
+    share = float(l1_ratio) if isinstance(l1_ratio, Real) else -1.0
+    if not 0.0 <= share <= 1.0:
+        msg = (
+            f"l1_ratio={l1_ratio!r} was given; expected one number from 0 to 1. To "
+            "choose among several, fit a model for each and compare best_score_."
+        )
+        raise ValueError(msg)
+    return share
+
+
+def solve_linear(
+    model: Any, solver: ElasticNet | ElasticNetCV, samples: Samples
+) -> None:
+    """Fit scikit-learn's solver, and keep what it found in the tensor's shape."""
+    X, y, weight = to_numpy(samples.flat), to_numpy(samples.y), to_numpy(samples.weight)
+    solver.fit(X, y, sample_weight=None if np.all(weight == 1.0) else weight)
+    model.coef_ = as_array(solver.coef_.reshape(samples.shape), samples.X)
+    model.intercept_ = float(solver.intercept_)
+    model.n_iter_ = int(solver.n_iter_)
+    model.dual_gap_ = float(solver.dual_gap_)
+
+
+class TensorLassoCV(RegressorMixin, BaseEstimator):
+    """`TensorLasso` with its weight chosen by cross-validated squared error.
+
+    Parameters
+    ----------
+    alphas : sequence of float, optional
+        Candidate weights. By default `n_alphas` values, on a log scale from the
+        smallest that makes the coefficient zero down to a thousandth of it.
+    n_alphas : int, default=100
+    cv : int, scikit-learn splitter or iterable of splits, default=5
+    fit_intercept, feature_shape, tol, max_iter
+        As for `TensorLasso`.
+    n_jobs : int, optional
+        Folds fitted at the same time, as in joblib.
+
+    Attributes
+    ----------
+    coef_, intercept_, dual_gap_, n_iter_, n_features_in_
+        As for `TensorLasso`, of the best candidate on all samples.
+    alpha_ : float
+        The weight chosen.
+    best_score_ : float
+        Its mean score over the folds, minus the mean squared error.
+    cv_results_ : dict
+        One row for each candidate, with scikit-learn's keys.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 5, 4, 3))
+    >>> y = X[:, 0, 0, 0] - X[:, 1, 0, 0] + 0.1 * rng.normal(size=60)
+    >>> TensorLassoCV(n_alphas=20).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        alphas: Sequence[float] | None = None,
+        *,
+        n_alphas: int = 100,
+        cv: Any = 5,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 10_000,
+        n_jobs: int | None = None,
+    ):
+        self.alphas = alphas
+        self.n_alphas = n_alphas
+        self.cv = cv
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> TensorLassoCV:
+        """Choose the weight, then fit; `groups` are passed to the splitter."""
+        _fit_path(self, X, y, sample_weight, groups, 1.0)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
+
+class TensorElasticNetCV(RegressorMixin, BaseEstimator):
+    """`TensorElasticNet` with its weight chosen by cross-validated squared error.
+
+    As there, X should be scaled beforehand: no candidate predicts much from entries
+    far below one.
+
+    Parameters
+    ----------
+    alphas : sequence of float, optional
+        Candidate weights. By default `n_alphas` values, on a log scale from the
+        smallest that makes the coefficient zero down to a thousandth of it.
+    n_alphas : int, default=100
+    l1_ratio : float, default=0.5
+        Share of the entrywise norm in the penalty, from 0 to 1.
+    cv : int, scikit-learn splitter or iterable of splits, default=5
+    fit_intercept, feature_shape, tol, max_iter
+        As for `TensorElasticNet`.
+    n_jobs : int, optional
+        Folds fitted at the same time, as in joblib.
+
+    Attributes
+    ----------
+    coef_, intercept_, dual_gap_, n_iter_, n_features_in_
+        As for `TensorElasticNet`, of the best candidate on all samples.
+    alpha_ : float
+        The weight chosen.
+    best_score_ : float
+        Its mean score over the folds, minus the mean squared error.
+    cv_results_ : dict
+        One row for each candidate, with scikit-learn's keys.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 5, 4, 3))
+    >>> y = X[:, 0, 0, 0] - X[:, 1, 0, 0] + 0.1 * rng.normal(size=60)
+    >>> TensorElasticNetCV(n_alphas=20).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        alphas: Sequence[float] | None = None,
+        *,
+        n_alphas: int = 100,
+        l1_ratio: float = 0.5,
+        cv: Any = 5,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 10_000,
+        n_jobs: int | None = None,
+    ):
+        self.alphas = alphas
+        self.n_alphas = n_alphas
+        self.l1_ratio = l1_ratio
+        self.cv = cv
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> TensorElasticNetCV:
+        """Choose the weight, then fit; `groups` are passed to the splitter."""
+        _fit_path(self, X, y, sample_weight, groups, check_share(self.l1_ratio))
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
+
+def _fit_path(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, l1_ratio: float
+) -> None:
+    """Choose the weight by scikit-learn's path, and remember it and the fit."""
+    samples = check_samples(model, X, y, sample_weight)
+    solver = ElasticNetCV(
+        alphas=_alphas(model, samples, l1_ratio),
+        l1_ratio=l1_ratio,
+        cv=kept_splits(model.cv, y, sample_weight, groups=groups),
+        fit_intercept=model.fit_intercept,
+        tol=model.tol,
+        max_iter=model.max_iter,
+        n_jobs=model.n_jobs,
+    )
+    solve_linear(model, solver, samples)
+    _store_path(model, solver)
+
+
+def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:
+    """Return the candidates given, or scikit-learn's default grid."""
+    if model.alphas is not None:
+        given = check_sequence(model.alphas, "alphas")
+        return np.array([check_nonnegative(alpha, "alphas") for alpha in given])
+    check_count(model.n_alphas, "n_alphas")
+    if not 0.0 < l1_ratio <= 1.0:
+        msg = (
+            f"l1_ratio={l1_ratio!r} was given; expected a number above 0 and at most "
+            "1, or explicit alphas: without the entrywise norm there is no largest one."
+        )
+        raise ValueError(msg)
+    data = centre(samples, model.fit_intercept)
+    pull = np.abs(to_numpy(data.y @ data.A)).max() / to_numpy(samples.weight).sum()
+    largest = float(pull) / l1_ratio or 1.0  # of a constant response any will do
+    return np.geomspace(largest, 1e-3 * largest, model.n_alphas)
+
+
+def _store_path(model: Any, solver: ElasticNetCV) -> None:
+    alphas = solver.alphas_
+    # scikit-learn drops the axis of a single candidate, or of a single fold.
+    scores = -solver.mse_path_.reshape(len(alphas), -1).T
+    model.alpha_ = float(solver.alpha_)
+    model.cv_results_ = cv_table({"alpha": alphas.tolist()}, scores)
+    chosen = int(np.flatnonzero(alphas == solver.alpha_)[0])
+    model.best_score_ = float(scores[:, chosen].mean())

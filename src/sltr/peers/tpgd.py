@@ -1,0 +1,738 @@
+"""Sparse principal components by truncated power iteration, on the host."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import ceil, prod
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.core.tensor import mode_product, unfold
+from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.peers.search import LinearFits, candidate_scores
+from sltr.samples.check import check_samples
+from sltr.samples.front import (
+    Centred,
+    centre,
+    check_squares,
+    in_original_units,
+    of_unit_size,
+)
+from sltr.tuning.choose import check_rule, record_choice
+from sltr.tuning.folds import kept_splits
+
+
+def sparse_components(matrix: np.ndarray, rank: int, cardinality: int) -> np.ndarray:
+    """Return `rank` sparse principal directions of the columns, shape (p, rank).
+
+    Each maximises ‖Bᵀv‖ over unit vectors v with at most `cardinality` entries,
+    by truncated power iteration; B is then deflated by the part of v that is
+    new. Deterministic: the iteration starts from the leading singular vector and
+    from the largest row, and the better result is kept. Where nothing is left,
+    the remaining columns are zero.
+
+    Parameters
+    ----------
+    matrix : array of shape (p, q)
+    rank, cardinality : int
+        From 1 to p.
+
+    References
+    ----------
+    .. [1] Yuan, Zhang. Truncated power method for sparse eigenvalue problems.
+       JMLR 14, 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sparse_components(np.diag([1.0, 3.0, 2.0]), 2, 1)
+    array([[0., 0.],
+           [1., 0.],
+           [0., 1.]])
+    """
+    left = _short(matrix.astype(np.float64))
+    directions = np.zeros((left.shape[0], rank))
+    basis = np.zeros((left.shape[0], rank))
+    # Square roots of a Gram matrix's eigenvalues carry half the digits.
+    smallest = 1e-7 * np.linalg.norm(left)
+    for number in range(rank):
+        if np.linalg.norm(left) <= smallest:
+            break
+        v = _direction(left, cardinality)
+        new = v - basis @ (basis.T @ v)
+        new /= np.linalg.norm(new)
+        left = left - np.outer(new, new @ left)
+        directions[:, number], basis[:, number] = v, new
+    return directions
+
+
+def _short(matrix: np.ndarray) -> np.ndarray:
+    """Return a matrix with the same M·Mᵀ and no more columns than rows."""
+    if matrix.shape[1] <= matrix.shape[0]:
+        return matrix
+    values, vectors = np.linalg.eigh(matrix @ matrix.T)
+    return vectors * np.sqrt(np.clip(values, 0.0, None))
+
+
+def _direction(left: np.ndarray, cardinality: int) -> np.ndarray:
+    """Return the best sparse direction found, its largest entry positive."""
+    leading, _ = _leading(left)
+    largest = left @ left[int(np.argmax(np.einsum("ij,ij->i", left, left)))]
+    starts = [leading] if cardinality == len(left) else [leading, largest]
+    found = [_truncated_power(left, start, cardinality) for start in starts]
+    v = max(found, key=lambda pair: pair[1])[0]
+    return v if v[int(np.argmax(np.abs(v)))] > 0 else -v
+
+
+def _leading(left: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the leading left singular vector and its squared singular value."""
+    n_rows, n_columns = left.shape
+    if n_rows <= n_columns:
+        values, vectors = np.linalg.eigh(left @ left.T)
+        return vectors[:, -1], float(values[-1])
+    values, vectors = np.linalg.eigh(left.T @ left)
+    image = left @ vectors[:, -1]
+    norm = np.linalg.norm(image)
+    return image / (norm if norm > 0.0 else 1.0), float(values[-1])
+
+
+def _truncated_power(
+    left: np.ndarray, v: np.ndarray, cardinality: int, n_powers: int = 50
+) -> tuple[np.ndarray, float]:
+    """Move to the support of the largest entries of B·Bᵀv while that pays.
+
+    On each support v is the best direction there is, not one power step: the
+    support settles in a few rounds.
+    """
+    support = _largest(v, cardinality)
+    within, value = _leading(left[support])
+    for _ in range(n_powers):
+        new_support = _largest(left @ (left[support].T @ within), cardinality)
+        if np.array_equal(new_support, support):
+            break
+        new_within, new_value = _leading(left[new_support])
+        if new_value <= value:
+            break
+        support, within, value = new_support, new_within, new_value
+    result = np.zeros(len(left))
+    result[support] = within
+    return result, value
+
+
+def _largest(vector: np.ndarray, count: int) -> np.ndarray:
+    """Return the rows of the largest entries, ascending; ties to the first."""
+    order = np.argsort(-np.abs(vector), kind="stable")
+    return np.sort(order[:count])
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTucker:
+    """A coefficient G ×₁ U₁ … ×_M U_M and how far it can be trusted.
+
+    Attributes
+    ----------
+    coef : array of shape (p1, …, pM)
+    core : array of shape (r1, …, rM)
+    factors : list of arrays of shape (p_m, r_m)
+        Columns of unit length with at most s_m entries that are not zero.
+    objective_path : list of float
+        ½‖A·vec W − y‖² at the start and after every step; it never rises.
+    n_iter : int
+    residual : float
+        Decrease of the objective in the last step, relative to ½‖y‖².
+    converged : bool
+    """
+
+    coef: Array
+    core: Array
+    factors: list[Array]
+    objective_path: list[float]
+    n_iter: int
+    residual: float
+    converged: bool
+
+
+def tpgd(
+    A: Array,
+    y: Array,
+    shape: Sequence[int],
+    ranks: Sequence[int],
+    sparsity: Sequence[int],
+    *,
+    step: float | None = None,
+    tol: float = 1e-7,
+    max_iter: int = 1000,
+    callback: Callable[[int, Array], None] | None = None,
+) -> SparseTucker:
+    r"""Minimise the squared error over sparse Tucker coefficients.
+
+    .. math::
+
+       \min_W \tfrac12\|A\,\mathrm{vec}\,W - y\|^2 \quad\text{s.t.}\quad
+       W = G\times_1 U_1\cdots\times_M U_M,\; \|U_m e_r\|_0 \le s_m.
+
+    A step is W ← H(W − μ∇), where H takes the first r_m sparse principal
+    components of every unfolding and projects onto their spans. A small μ keeps
+    the supports it starts with, so μ begins long, at the best step within the
+    present spans, and is halved down to 1/‖A‖₂² until the objective falls. H is
+    no exact projection: if none of them serves, the best step within the present
+    spans, which cannot raise the objective, is taken instead. The iteration
+    stops once a step lowers the objective by less than `tol` × ½‖y‖², that is
+    raises the share of y it explains by less than `tol`.
+
+    Parameters
+    ----------
+    A : array of shape (n, P)
+        Samples, one row each, centred.
+    y : array of shape (n,)
+    shape : sequence of int
+        (p1, …, pM), product P.
+    ranks, sparsity : sequence of int
+        r_m and s_m.
+    step : float, optional
+        The shortest μ; None is 1/‖A‖₂², by the power method.
+    tol : float
+    max_iter : int
+    callback : callable, optional
+        ``callback(n_iter, coef)`` after every step.
+
+    References
+    ----------
+    .. [1] Ahmed, Raja, Bajwa. Tensor regression using low-rank and sparse Tucker
+       decompositions. SIAM J. Math. Data Sci. 2(4), 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((60, 4, 3))
+    >>> y = 2 * X[:, 1, 2]
+    >>> fit = tpgd(X.reshape(60, 12), y, (4, 3), (1, 1), (1, 1))
+    >>> np.round(fit.coef[1], 3)
+    array([0., 0., 2.])
+    """
+    loss = _Loss(A, y, tuple(shape))
+    shortest = (1.0 / (largest_eigenvalue(A) or 1.0)) if step is None else step
+    length = float("inf")
+    point = _start(loss, ranks, sparsity)
+    objective = [point.value]
+    whole = 0.5 * float(array_namespace(y).sum(y**2))
+    n_iter, decrease = 0, float("inf")
+    while n_iter < max_iter and decrease > tol and point.value > 0.0:
+        slope = loss.gradient(point.error)
+        best = loss.line_search(_project(slope, point.tucker.factors).coef)
+        length = max(shortest, min(best, 2.0 * length))
+        new = loss.at(sparse_tucker(point.coef - length * slope, ranks, sparsity))
+        while new.value > point.value and length > shortest:
+            length = max(shortest, 0.5 * length)
+            new = loss.at(sparse_tucker(point.coef - length * slope, ranks, sparsity))
+        if new.value > point.value:
+            new = loss.at(_project(point.coef - best * slope, point.tucker.factors))
+        decrease = (point.value - new.value) / whole
+        # At the floor, rounding may still raise it by a hair: stay.
+        point = new if decrease >= 0.0 else point
+        objective.append(point.value)
+        n_iter += 1
+        if callback is not None:
+            callback(n_iter, point.coef)
+    return SparseTucker(
+        point.coef,
+        point.tucker.core,
+        point.tucker.factors,
+        objective,
+        n_iter,
+        max(decrease, 0.0) if n_iter else 0.0,
+        converged=decrease <= tol or point.value == 0.0,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Tucker:
+    coef: Array
+    core: Array
+    factors: list[Array]
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    tucker: _Tucker
+    error: Array
+    value: float
+
+    @property
+    def coef(self) -> Array:
+        return self.tucker.coef
+
+
+@dataclass(frozen=True, eq=False)
+class _Loss:
+    """½‖A·vec W − y‖² and its products with A."""
+
+    A: Array
+    y: Array
+    shape: tuple[int, ...]
+
+    def fitted(self, coef: Array) -> Array:
+        xp = array_namespace(coef)
+        return self.A @ xp.reshape(coef, (-1,))
+
+    def gradient(self, error: Array) -> Array:
+        xp = array_namespace(error)
+        return xp.reshape(xp.matrix_transpose(self.A) @ error, self.shape)
+
+    def at(self, tucker: _Tucker) -> _Point:
+        error = self.fitted(tucker.coef) - self.y
+        xp = array_namespace(error)
+        return _Point(tucker, error, 0.5 * float(xp.sum(error**2)))
+
+    def line_search(self, direction: Array) -> float:
+        """Return the best step along a projected gradient."""
+        xp = array_namespace(direction)
+        energy = float(xp.sum(self.fitted(direction) ** 2))
+        return float(xp.sum(direction**2)) / energy if energy > 0.0 else 0.0
+
+
+def _start(loss: _Loss, ranks: Sequence[int], sparsity: Sequence[int]) -> _Point:
+    """Return H(Aᵀy), scaled to fit y best."""
+    xp = array_namespace(loss.y)
+    tucker = sparse_tucker(loss.gradient(loss.y), ranks, sparsity)
+    prediction = loss.fitted(tucker.coef)
+    energy = float(xp.sum(prediction**2))
+    scale = float(xp.sum(prediction * loss.y)) / energy if energy > 0.0 else 0.0
+    return loss.at(_Tucker(scale * tucker.coef, scale * tucker.core, tucker.factors))
+
+
+def sparse_tucker(
+    tensor: Array, ranks: Sequence[int], sparsity: Sequence[int]
+) -> _Tucker:
+    """Return H(tensor): sparse components of every unfolding, core by projection.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sparse_tucker(np.diag([3.0, 2.0, 1.0]), (2, 2), (1, 1)).coef
+    array([[3., 0., 0.],
+           [0., 2., 0.],
+           [0., 0., 0.]])
+    """
+    factors = []
+    for mode, (rank, cardinality) in enumerate(zip(ranks, sparsity, strict=True)):
+        # A matrix the size of one mode, and many scalar decisions: on the host.
+        matrix = to_numpy(unfold(tensor[None, ...], mode)[0, ...])
+        factor = sparse_components(matrix, rank, cardinality)
+        factors.append(as_array(factor, tensor))
+    return _project(tensor, factors)
+
+
+def _project(tensor: Array, factors: list[Array]) -> _Tucker:
+    """Project orthogonally onto the spans of the factors' columns."""
+    core = tensor[None, ...]
+    for mode, factor in enumerate(factors):
+        inverse = np.linalg.pinv(to_numpy(factor))
+        core = mode_product(core, as_array(inverse, tensor), mode)
+    coef = core
+    for mode, factor in enumerate(factors):
+        coef = mode_product(coef, factor, mode)
+    return _Tucker(coef[0, ...], core[0, ...], factors)
+
+
+def largest_eigenvalue(A: Array, *, tol: float = 1e-6, max_iter: int = 500) -> float:
+    """Return ‖A‖₂² by the power method, to about the root of `tol`.
+
+    The start is deterministic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(largest_eigenvalue(np.diag([1.0, 3.0])), 3)
+    9.0
+    """
+    xp = array_namespace(A)
+    transposed = xp.matrix_transpose(A)
+    # Norms of the rows: positive, and of no symmetry the data do not have.
+    u = xp.sqrt(xp.sum(A**2, axis=1))
+    u = u * as_array(1.0 + 0.1 * np.cos(np.arange(A.shape[0])), A)
+    norm = float(xp.sqrt(xp.sum(u**2)))
+    value, change = 0.0, 1.0
+    n_iter = 0
+    while n_iter < max_iter and change > tol and norm > 0.0:
+        u = A @ (transposed @ (u / norm))
+        norm = float(xp.sqrt(xp.sum(u**2)))
+        change = abs(norm - value) / norm if norm > 0.0 else 0.0
+        value, n_iter = norm, n_iter + 1
+    return value
+
+
+def tucker_ranks(ranks: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return one possible Tucker rank for each mode, or say what is wrong.
+
+    r_m cannot exceed the mode's size or the product of the other ranks.
+
+    Examples
+    --------
+    >>> tucker_ranks(4, (9, 8, 3)), tucker_ranks(4, (9,))
+    ((4, 4, 3), (1,))
+    """
+    given = [ranks] if _is_scalar(ranks) else list(ranks)
+    whole = all(_is_whole(rank) and rank >= 1 for rank in given)
+    if whole and _is_scalar(ranks):
+        cut = [min(int(ranks), size) for size in shape]
+        for _ in shape:  # a cut in one mode may ask for one in the next
+            for mode in range(len(shape)):
+                cut[mode] = min(cut[mode], _product_of_others(cut, mode))
+        return tuple(cut)
+    clean = [int(rank) for rank in given] if whole else []
+    if len(clean) != len(shape) or any(
+        rank > min(size, _product_of_others(clean, mode))
+        for mode, (rank, size) in enumerate(zip(clean, shape, strict=True))
+    ):
+        msg = (
+            f"ranks={ranks!r} was given for samples of shape {shape}; expected a whole "
+            "number of at least 1, or one for each mode that exceeds neither the "
+            "mode's size nor the product of the other ranks."
+        )
+        raise ValueError(msg)
+    return tuple(clean)
+
+
+def column_cardinalities(sparsity: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how many entries of a column may differ from zero, for each mode.
+
+    Examples
+    --------
+    >>> column_cardinalities(0.25, (9, 8)), column_cardinalities((3, 1.0), (9, 8))
+    ((3, 2), (3, 8))
+    """
+    scalar = _is_scalar(sparsity)
+    given = [sparsity] * len(shape) if scalar else list(sparsity)
+    largest = max(shape)
+    counts = [
+        _cardinality(value, size, largest if scalar else size)
+        for value, size in zip(given, shape, strict=False)
+    ]
+    if len(given) != len(shape) or 0 in counts:
+        msg = (
+            f"sparsity={sparsity!r} was given for samples of shape {shape}; expected a "
+            "number of entries from 1 to a mode's size or a fraction in (0, 1], or "
+            "one of them for each mode."
+        )
+        raise ValueError(msg)
+    return tuple(counts)
+
+
+def check_budget(tol: Any, max_iter: Any) -> tuple[float, int]:
+    """Return a clean tolerance and number of steps, or say what is wrong."""
+    return check_nonnegative(tol, "tol"), check_count(max_iter, "max_iter")
+
+
+def _cardinality(value: Any, size: int, most: int) -> int:
+    """Return a number of entries from 1 to `size`, or 0 if `value` is none."""
+    if _is_whole(value):
+        return min(int(value), size) if 1 <= value <= most else 0
+    fraction = float(value) if isinstance(value, Real) else 0.0
+    if isinstance(value, bool) or not 0.0 < fraction <= 1.0:
+        return 0
+    return max(1, ceil(fraction * size - 1e-9))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, Sequence | np.ndarray) or isinstance(value, str)
+
+
+def _product_of_others(ranks: list[int], mode: int) -> int:
+    return prod(ranks[:mode] + ranks[mode + 1 :])
+
+
+class TPGDRegressor(RegressorMixin, BaseEstimator):
+    r"""Regression with a low-rank, sparse Tucker coefficient (TPGD).
+
+    Solves, by projected gradient steps,
+
+    .. math::
+
+       \min_{W,b} \tfrac12\sum_i (y_i - \langle X_i, W\rangle - b)^2
+       \quad\text{s.t.}\quad W = G\times_1 U_1\cdots\times_M U_M,\;
+       \|U_m e_r\|_0 \le s_m .
+
+    The projection takes sparse principal components of every unfolding, found by
+    truncated power iteration. The problem is not convex: the result is a good
+    point, not a certified optimum; the objective never rises on the way.
+
+    Parameters
+    ----------
+    ranks : int or sequence of int, default=2
+        Tucker rank of each mode. One number serves all modes and is cut to what
+        a mode allows; a sequence must be possible as it stands.
+    sparsity : int, float or sequence of these, default=0.5
+        How many entries of a factor's column may differ from zero: an int is
+        their number, a float in (0, 1] a fraction of the mode's size, rounded
+        up. One int serves all modes and is cut to their sizes.
+    tol : float, default=1e-5
+        Stop once a step raises the explained share of y (the training R²) by less
+        than this.
+    max_iter : int, default=1000
+    fit_intercept : bool, default=True
+    feature_shape : tuple of int, default=None
+        Folds flat rows into tensors of this shape.
+
+    Attributes
+    ----------
+    coef_ : array of shape (p1, …, pM)
+    intercept_ : float
+    core_ : array of shape (r1, …, rM)
+    factors_ : list of arrays of shape (p_m, r_m)
+    objective_path_ : array of shape (n_iter + 1,)
+    residual_ : float
+        Gain of the last step, in the units of `tol`.
+    n_iter_ : int
+    n_features_in_ : int
+
+    References
+    ----------
+    .. [1] Ahmed, Raja, Bajwa. Tensor regression using low-rank and sparse Tucker
+       decompositions. SIAM J. Math. Data Sci. 2(4), 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((80, 6, 5))
+    >>> model = TPGDRegressor(1, sparsity=2).fit(X, X[:, 2, 3] + X[:, 2, 4])
+    >>> np.round(model.coef_[2], 2)
+    array([0., 0., 0., 1., 1.])
+    """
+
+    def __init__(
+        self,
+        ranks: int | Sequence[int] = 2,
+        *,
+        sparsity: float | Sequence[float] = 0.5,
+        tol: float = 1e-5,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.ranks = ranks
+        self.sparsity = sparsity
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TPGDRegressor:
+        """Fit the coefficient.
+
+        Parameters
+        ----------
+        X : array of shape (n, p1, …, pM), or (n, P) with `feature_shape`
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            A weight of 2 is the same as giving the sample twice.
+        """
+        samples = check_samples(self, X, y, sample_weight)
+        ranks = tucker_ranks(self.ranks, samples.shape)
+        sparsity = column_cardinalities(self.sparsity, samples.shape)
+        tol, max_iter = check_budget(self.tol, self.max_iter)
+        centred = centre(samples, self.fit_intercept)
+        (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
+        result = tpgd(
+            A,
+            y,
+            samples.shape,
+            ranks,
+            sparsity,
+            tol=tol,
+            max_iter=max_iter,
+        )
+        set_tucker(self, result, centred, X_unit, y_unit)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions, shape (n,)."""
+        return predict_linear(self, X)
+
+
+def set_tucker(
+    model: Any, result: SparseTucker, centred: Centred, X_unit: float, y_unit: float
+) -> None:
+    """Set the fitted attributes that belong to `result`; warn if unfinished.
+
+    The units are what the centred samples and responses were divided by.
+    """
+    unit = y_unit / X_unit
+    model.coef_ = in_original_units(result.coef, unit)
+    model.core_, model.factors_ = result.core * unit, result.factors
+    model.intercept_ = centred.intercept(model.coef_)
+    path = [value * y_unit * y_unit for value in result.objective_path]
+    model.objective_path_ = np.array(path)
+    model.residual_, model.n_iter_ = result.residual, result.n_iter
+    if not result.converged:
+        msg = (
+            f"After {result.n_iter} steps the explained share of y still rose by "
+            f"{result.residual:.2g} in one step (tol={model.tol:.2g}). "
+            "Increase max_iter or tol, or lower ranks."
+        )
+        warnings.warn(msg, ConvergenceWarning, stacklevel=4)
+
+
+Candidate = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class TPGDRegressorCV(RegressorMixin, BaseEstimator):
+    """Sparse Tucker regression (TPGD) tuned by cross-validation.
+
+    Parameters
+    ----------
+    ranks : sequence, default=(1, 2, 3)
+        Values of `ranks` to consider, as in :class:`TPGDRegressor`.
+    sparsities : sequence, default=(0.1, 0.25, 0.5, 1.0)
+        Values of `sparsity` to consider.
+    tol : float, default=1e-5
+    max_iter : int, default=1000
+    cv : int, splitter or iterable, default=5
+    scoring : str or callable, default=None
+        As in scikit-learn; None is R².
+    rule : {"best", "1se"}, default="best"
+        "1se": the fewest free parameters within one standard error of the best.
+    n_jobs : int, default=None
+        Folds fitted at the same time.
+    fit_intercept : bool, default=True
+    feature_shape : tuple of int, default=None
+        Folds flat rows into tensors of this shape.
+
+    Attributes
+    ----------
+    coef_, intercept_, core_, factors_, objective_path_, residual_, n_iter_, …
+        As in :class:`TPGDRegressor`, of the winner fitted to all samples.
+    ranks_, sparsity_ : tuple of int
+        The winner, one number for each mode.
+    best_score_ : float
+    cv_results_ : dict
+        scikit-learn's keys, one row for each candidate; settings that mean the
+        same for the shape of the samples are one candidate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((80, 6, 5))
+    >>> y = X[:, 2, 3] + X[:, 2, 4] + 0.1 * X[:, 0, 0]
+    >>> TPGDRegressorCV((1, 2), sparsities=(2, 5)).fit(X, y).sparsity_
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        ranks: Sequence = (1, 2, 3),
+        *,
+        sparsities: Sequence = (0.1, 0.25, 0.5, 1.0),
+        tol: float = 1e-5,
+        max_iter: int = 1000,
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        rule: str = "best",
+        n_jobs: int | None = None,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.ranks = ranks
+        self.sparsities = sparsities
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.n_jobs = n_jobs
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> TPGDRegressorCV:
+        """Choose a candidate by cross-validation and fit it to all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n, p1, …, pM), or (n, P) with `feature_shape`
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            Used for fitting and for scoring.
+        groups : array of shape (n,), optional
+            Passed to the splitter.
+        """
+        check_rule(self.rule)
+        samples = check_samples(self, X, y, sample_weight)
+        check_squares(samples.y)
+        tol, max_iter = check_budget(self.tol, self.max_iter)
+        candidates = _candidates(self.ranks, self.sparsities, samples.shape)
+
+        def fit_all(rows: np.ndarray) -> LinearFits:
+            centred = centre(samples.take(rows), self.fit_intercept)
+            (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
+            step = 1.0 / (largest_eigenvalue(A) or 1.0)
+            solve = partial(
+                tpgd, A, y, samples.shape, step=step, tol=tol, max_iter=max_iter
+            )
+            fits = [solve(*candidate) for candidate in candidates]
+            coefs = [in_original_units(fit.coef, y_unit / X_unit) for fit in fits]
+            offsets = as_array([[centred.intercept(coef)] for coef in coefs], A)
+            return LinearFits(array_namespace(A).stack(coefs)[:, None, ...], offsets)
+
+        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
+        scores, _ = candidate_scores(
+            self, samples, folds, fit_all, weighted=sample_weight is not None
+        )
+        sizes = np.array([_n_parameters(*candidate) for candidate in candidates])
+        ranks, sparsity = zip(*candidates, strict=True)
+        params = {"ranks": ranks, "sparsity": sparsity}
+        winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
+        self.ranks_, self.sparsity_ = candidates[winner]
+        centred = centre(samples, self.fit_intercept)
+        (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
+        result = tpgd(
+            A,
+            y,
+            samples.shape,
+            self.ranks_,
+            self.sparsity_,
+            tol=tol,
+            max_iter=max_iter,
+        )
+        set_tucker(self, result, centred, X_unit, y_unit)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions, shape (n,)."""
+        return predict_linear(self, X)
+
+
+def _candidates(
+    ranks: Sequence, sparsities: Sequence, shape: tuple[int, ...]
+) -> list[Candidate]:
+    """Return all combinations, each meaning once, simplest first as given."""
+    grid = product(
+        [tucker_ranks(value, shape) for value in check_sequence(ranks, "ranks")],
+        [
+            column_cardinalities(value, shape)
+            for value in check_sequence(sparsities, "sparsities")
+        ],
+    )
+    return list(dict.fromkeys(grid))
+
+
+def _n_parameters(ranks: tuple[int, ...], sparsity: tuple[int, ...]) -> int:
+    core = int(np.prod(ranks))
+    return core + sum(r * s for r, s in zip(ranks, sparsity, strict=True))

@@ -1,0 +1,283 @@
+"""Tucker tensor GLM: a coefficient of low multilinear rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from sltr.arrays import Array
+from sltr.estimators.base import unchanged_on_failure
+from sltr.parameters import check_count, check_sequence
+from sltr.peers.glm import (
+    ALPHAS_RIDGE,
+    Prepared,
+    choose_by_bic,
+    predict_mean,
+    prepare_samples,
+    remember,
+    warn_unless_converged,
+)
+from sltr.peers.search import Search, checked_samples, choose_rank
+from sltr.refine.factors import Tucker
+
+
+class TuckerRegressorCV(RegressorMixin, BaseEstimator):
+    """`TuckerRegressor` with ranks and ridge chosen by cross-validation.
+
+    Parameters
+    ----------
+    candidates : sequence of int or tuples of int, optional
+        Ranks to try. By default equal ranks up to 3, and those less one in one mode.
+    alphas_ridge, family, cv, scoring, rule, n_jobs
+        As in `CPRegressorCV`.
+    n_restarts, fit_intercept, feature_shape, tol, max_iter, random_state
+        As in `TuckerRegressor`.
+
+    Attributes
+    ----------
+    ranks_ : tuple of int
+    alpha_ridge_, best_score_, cv_results_
+        As in `CPRegressorCV`.
+    coef_, intercept_, factors_, core_, …
+        As in `TuckerRegressor`, of the final fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((90, 4, 3))
+    >>> y = X[:, 0, 0] + X[:, 1, 1] + 0.1 * rng.standard_normal(90)
+    >>> TuckerRegressorCV(candidates=(1, 2)).fit(X, y).ranks_
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[int | tuple[int, ...]] | None = None,
+        *,
+        alphas_ridge: Sequence[float] = ALPHAS_RIDGE,
+        family: str = "normal",
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        rule: str = "best",
+        n_restarts: int = 3,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ):
+        self.candidates = candidates
+        self.alphas_ridge = alphas_ridge
+        self.family = family
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @unchanged_on_failure
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        covariates: Any = None,
+        groups: Any = None,
+    ) -> TuckerRegressorCV:
+        """Choose and fit; see `TuckerRegressor.fit`. `groups` go to the splitter."""
+        samples, Z, folds = checked_samples(
+            self, X, y, sample_weight, covariates, groups
+        )
+        structures = tucker_structures(self.shape_in_, "bic", self.candidates)
+        names = [s.ranks for s in structures]
+        search = Search(structures, names, TuckerRegressor, "ranks")
+        weighted = sample_weight is not None
+        best, prepared, found = choose_rank(self, samples, Z, folds, search, weighted)
+        return remember_blocks(self, prepared, structures[best], found.blocks)
+
+    def predict(self, X: Any, covariates: Any = None) -> Array:
+        """Return the expected responses, shape (n,)."""
+        return predict_mean(self, X, covariates, self.family)
+
+
+class TuckerRegressor(RegressorMixin, BaseEstimator):
+    r"""Generalised linear model whose coefficient tensor has low multilinear ranks.
+
+    With :math:`B = G \times_1 B_1 \dots \times_M B_M` and the family's canonical link
+    g, :math:`g(E y_i) = \langle B, X_i \rangle + \gamma^T z_i` is fitted by block
+    relaxation, factor by factor and then the core, of
+
+    .. math:: \min \; \mathrm{dev} + n \alpha_{ridge} \Big(\|G\|_F^2
+              + \sum_m \|B_m\|_F^2 \Big),
+
+    where n is the sum of the weights and X (and a normal y) has unit mean square once
+    centred: the penalty does not depend on units.
+
+    Parameters
+    ----------
+    ranks : int, tuple of int or "bic"
+        One rank for all modes, or one for each; "bic" takes the lowest BIC among
+        `candidates`. For cross-validation see `TuckerRegressorCV`.
+    candidates : sequence of int or tuples of int, optional
+        For "bic". By default equal ranks up to 3, and those less one in one mode.
+    family : {"normal", "binomial", "poisson"}
+    alpha_ridge : float
+        Without it a fit needs n ≥ max(p_m·r_m, ∏ r_m) samples.
+    n_restarts, fit_intercept, feature_shape, tol, max_iter, random_state
+        As in `CPRegressor`.
+
+    Attributes
+    ----------
+    coef_ : array of shape (p1, …, pM)
+    factors_ : list of arrays of shape (p_m, r_m)
+    core_ : array of shape (r_1, …, r_M)
+        Multiplied by the factors it is `coef_`, in the units of X and y.
+    ranks_ : tuple of int
+    intercept_, covariate_coef_, bic_, deviance_, deviance_path_, n_iter_
+        As in `CPRegressor`.
+
+    References
+    ----------
+    Li, Xu, Zhou, Li (2018). Tucker tensor regression and neuroimaging analysis.
+    Statistics in Biosciences 10, 520-545.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((60, 4, 3))
+    >>> y = X[:, 0, 0] + X[:, 1, 1]
+    >>> model = TuckerRegressor(ranks=(2, 2)).fit(X, y)
+    >>> model.core_.shape, bool(model.score(X, y) > 0.99)
+    ((2, 2), True)
+    """
+
+    def __init__(
+        self,
+        ranks: int | tuple[int, ...] | str = "bic",
+        *,
+        candidates: Sequence[int | tuple[int, ...]] | None = None,
+        family: str = "normal",
+        alpha_ridge: float = 1e-3,
+        n_restarts: int = 3,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = 0,
+    ):
+        self.ranks = ranks
+        self.candidates = candidates
+        self.family = family
+        self.alpha_ridge = alpha_ridge
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
+    ) -> TuckerRegressor:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array of shape (n, p1, …, pM)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+        covariates : array of shape (n,) or (n, q), optional
+            Scalar covariates z, not penalised.
+        """
+        prepared = prepare_samples(self, X, y, sample_weight, covariates, self.family)
+        structures = tucker_structures(self.shape_in_, self.ranks, self.candidates)
+        structure, found = choose_by_bic(
+            prepared, structures, self, ridge=self.alpha_ridge
+        )
+        warn_unless_converged(self, found, stacklevel=4)
+        remember(self, prepared, structure, found)
+        return remember_blocks(self, prepared, structure, found.blocks)
+
+    def predict(self, X: Any, covariates: Any = None) -> Array:
+        """Return the expected responses, shape (n,)."""
+        return predict_mean(self, X, covariates, self.family)
+
+
+def remember_blocks(
+    model: Any, prepared: Prepared, structure: Tucker, blocks: Any
+) -> Any:
+    """Set `ranks_`, `factors_` and `core_`, whose product is `coef_`."""
+    model.ranks_ = structure.ranks
+    model.factors_ = list(blocks[:-1])
+    model.core_ = blocks[-1] * prepared.coef_unit
+    return model
+
+
+def candidate_ranks(
+    shape: tuple[int, ...], *, largest: int = 3
+) -> list[tuple[int, ...]]:
+    """Return equal ranks up to `largest`, and those less one in one mode.
+
+    Only ranks a tensor can have are kept: r_m ≤ p_m and r_m ≤ ∏_{k≠m} r_k.
+
+    Examples
+    --------
+    >>> candidate_ranks((4, 4, 4), largest=2)
+    [(1, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1), (2, 2, 2)]
+    """
+    found = set()
+    for rank, lowered in product(range(1, largest + 1), range(-1, len(shape))):
+        ranks = tuple(min(p, rank - (m == lowered)) for m, p in enumerate(shape))
+        if all(r >= 1 and r * r <= prod(ranks) for r in ranks):
+            found.add(ranks)
+    return sorted(found, key=lambda ranks: (sum(ranks), ranks))
+
+
+def tucker_structures(
+    shape: tuple[int, ...],
+    ranks: Any,
+    candidates: Sequence[int | tuple[int, ...]] | None,
+) -> list[Tucker]:
+    """Return the structures to choose from: one for given ranks, many for "bic"."""
+    if isinstance(ranks, str):
+        if ranks != "bic":
+            msg = (
+                f"ranks={ranks!r} was given; expected an int, a tuple or 'bic'. For "
+                "cross-validation use TuckerRegressorCV."
+            )
+            raise ValueError(msg)
+        offered = (
+            candidate_ranks(shape)
+            if candidates is None
+            else check_sequence(candidates, "candidates")
+        )
+    else:
+        offered = [ranks]
+    return [Tucker(shape, _check_ranks(shape, one)) for one in offered]
+
+
+def _check_ranks(shape: tuple[int, ...], ranks: Any) -> tuple[int, ...]:
+    every = tuple(ranks) if hasattr(ranks, "__len__") else (ranks,) * len(shape)
+    if len(every) != len(shape):
+        msg = (
+            f"ranks={ranks!r} was given for samples of shape {shape}; expected one "
+            "rank for each mode."
+        )
+        raise ValueError(msg)
+    return tuple(
+        check_count(rank, f"the rank of mode {mode}", largest=size)
+        for mode, (rank, size) in enumerate(zip(every, shape, strict=True))
+    )

@@ -1,0 +1,249 @@
+"""The Lasso for a batch of subsets and many thresholds at once.
+
+Accelerated proximal steps on the squared loss itself, bounded in number; nothing is
+factorised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from sltr.arrays import Array, array_namespace, as_array, clip, to_python
+from sltr.core.prox import soft_threshold
+from sltr.refine.subsets import Subsets
+from sltr.samples.samples import combine, inner
+
+# Steps at most, and the duality gap that ends them, relative to the null model's loss.
+MAX_STEPS, TOLERANCE = 200, 2e-2
+# Below this fraction of the largest threshold the loss is small, and so is the gap.
+SMALL_THRESHOLD = 0.03
+# Products that estimate the longest safe step, and what they may fall short of it.
+POWER_STEPS, POWER_MARGIN = 8, 1.1
+# Of squared lengths, in single precision.
+ROUNDING = 1e-3
+
+
+def lasso(
+    X: Array,
+    subsets: Subsets,
+    thresholds: Array,
+    *,
+    tol: float = TOLERANCE,
+    max_steps: int = MAX_STEPS,
+) -> Array:
+    """Return Lasso estimates of all items and thresholds, shape (B, k, P).
+
+    Accelerated proximal steps on ½‖y − A·w‖² + t‖w‖₁, A and y an item's weighted,
+    centred samples. All are taken at once, and each ends by itself, so that no
+    answer depends on its company.
+
+    Parameters
+    ----------
+    X : array of shape (n, P)
+    subsets : Subsets
+        B items.
+    thresholds : array of shape (B, k)
+        From max |Aᵀy| upwards nothing is left.
+    tol : float
+        Bound on the duality gap relative to ½‖y‖²; less, in proportion, for
+        thresholds below `SMALL_THRESHOLD`.
+    max_steps : int
+        Steps after which an item ends with whatever gap it has.
+    """
+    xp = array_namespace(X)
+    n_items, n_thresholds = thresholds.shape
+    cross = subsets.cross(X)
+    loss = _Loss(X, subsets)
+    largest = xp.max(xp.abs(cross), axis=1)[:, None]
+    fraction = thresholds / xp.where(largest > 0, largest, 1.0)
+    enough = tol * clip(fraction / SMALL_THRESHOLD, None, 1.0)
+    items = [b for b in range(n_items) for _ in range(n_thresholds)]
+    state = _State.start(
+        loss.of(items),
+        xp.reshape(thresholds, (-1,)),
+        xp.take(loss.safe_length(cross), as_array(items, X, dtype=xp.int64), axis=0),
+        xp.reshape(enough, (-1,)),
+    )
+    places = list(range(len(items)))
+    found: dict[int, Array] = {}
+    for step in range(max_steps):
+        state, small = state.after_a_step()
+        done = to_python(small) if step < max_steps - 1 else [True] * len(places)
+        # A copy of each row: a view would keep all of them.
+        found |= {p: state.coef[i, :] + 0.0 for i, p in enumerate(places) if done[i]}
+        kept = [i for i, over in enumerate(done) if not over]
+        if not kept:
+            break
+        if len(kept) < len(places):  # large thresholds are done soon
+            places, state = [places[i] for i in kept], state.take(kept)
+    rows = xp.stack([found[place] for place in range(len(items))], axis=0)
+    return xp.reshape(rows, (n_items, n_thresholds, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Loss:
+    """½‖y − A·w‖² of each item."""
+
+    X: Array  # (n, P)
+    subsets: Subsets
+
+    def of(self, items: Sequence[int]) -> _Loss:
+        """Return the losses of some items, or of the same one several times."""
+        return _Loss(self.X, self.subsets.take(items))
+
+    def fitted(self, coef: Array) -> Array:
+        """Return centred fitted values (B, n) of coefficients (B, P)."""
+        xp = array_namespace(coef)
+        return self.subsets.centred(xp.matrix_transpose(inner(self.X, coef)))
+
+    def spread(self, residual: Array) -> Array:
+        """Return Aᵀr, (B, P), for centred residuals (B, n)."""
+        # Weighted and centred, they sum to zero: samples need no centring.
+        return combine(self.subsets.weight * residual, self.X)
+
+    def product(self, one: Array, other: Array) -> Array:
+        """Return weighted inner products of rows (B, n): (B,)."""
+        xp = array_namespace(one)
+        return xp.linalg.vecdot(self.subsets.weight * one, other, axis=-1)
+
+    def safe_length(self, start: Array) -> Array:
+        """Return how long a step of each item may be, (B,), or nearly.
+
+        Power iterations from directions (B, P) for the largest eigenvalue of AᵀA.
+        """
+        xp = array_namespace(start)
+        vector, size = start, xp.ones_like(start[:, 0])
+        for _ in range(POWER_STEPS):
+            largest = xp.max(xp.abs(vector), axis=1, keepdims=True)
+            vector = vector / xp.where(largest > 0, largest, 1.0)
+            norm = xp.linalg.vector_norm(vector, axis=1, keepdims=True)
+            vector = vector / xp.where(norm > 0, norm, 1.0)
+            image = self.spread(self.fitted(vector))
+            size = xp.linalg.vecdot(vector, image, axis=-1)
+            vector = image
+        bound = POWER_MARGIN * size
+        return 1.0 / xp.where(bound > 0, bound, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Where the items of a batch are; all arrays have a row for each."""
+
+    loss: _Loss
+    threshold: Array  # (B,)
+    length: Array  # (B,), of the steps
+    enough: Array  # (B,), the relative gap that ends an item
+    coef: Array  # (B, P)
+    fitted: Array  # (B, n)
+    ahead: Array  # (B, P), where the next step starts
+    ahead_fitted: Array  # (B, n)
+    momentum: Array  # (B,)
+
+    @staticmethod
+    def start(loss: _Loss, threshold: Array, length: Array, enough: Array) -> _State:
+        """Begin at zero."""
+        xp = array_namespace(threshold)
+        fitted = 0.0 * loss.subsets.target
+        coef = xp.zeros_like(loss.X[:1, :]) + 0.0 * threshold[:, None]
+        momentum = xp.ones_like(threshold)
+        return _State(
+            loss, threshold, length, enough, coef, fitted, coef, fitted, momentum
+        )
+
+    def take(self, items: Sequence[int]) -> _State:
+        """Return the state of some items."""
+        xp = array_namespace(self.coef)
+        index = as_array(items, self.coef, dtype=xp.int64)
+        arrays = [getattr(self, field.name) for field in fields(self)[1:]]
+        return _State(
+            self.loss.of(items), *(xp.take(array, index, axis=0) for array in arrays)
+        )
+
+    def after_a_step(self) -> tuple[_State, Array]:
+        """Return the state after a step, and which items are done, (B,)."""
+        xp, loss = array_namespace(self.coef), self.loss
+        residual = loss.subsets.target - self.ahead_fitted
+        slope = loss.spread(residual)
+        length = self.length[:, None]
+        new = soft_threshold(
+            self.ahead + length * slope, length * self.threshold[:, None]
+        )
+        fitted = loss.fitted(new)
+        moved, bent = new - self.ahead, fitted - self.ahead_fitted
+        curvature, size = loss.product(bent, bent), xp.linalg.vecdot(moved, moved)
+        # The step was safe if the loss bends no more than it assumed.
+        safe = self.length * curvature <= (1.0 + ROUNDING) * size
+        done = safe & (self._gap(residual, slope) <= self.enough)
+        grown = (1.0 + xp.sqrt(1.0 + 4.0 * self.momentum**2)) / 2.0
+        pace = ((self.momentum - 1.0) / grown)[:, None]
+        state = replace(
+            self,
+            coef=new,
+            fitted=fitted,
+            ahead=new + pace * (new - self.coef),
+            ahead_fitted=fitted + pace * (fitted - self.fitted),
+            momentum=grown,
+        )
+        if not bool(xp.all(safe)):
+            limit = size / xp.where(curvature > 0, curvature, 1.0)
+            state = state._or_back(safe, self, limit)
+        return state, done
+
+    def _or_back(self, safe: Array, before: _State, limit: Array) -> _State:
+        """Return items whose step was not safe to where they were, for shorter ones.
+
+        `limit` is the length that would have been, (B,).
+        """
+        xp, row = array_namespace(safe), safe[:, None]
+        return replace(
+            self,
+            length=xp.where(safe, self.length, limit / POWER_MARGIN),
+            coef=xp.where(row, self.coef, before.coef),
+            fitted=xp.where(row, self.fitted, before.fitted),
+            ahead=xp.where(row, self.ahead, before.coef),
+            ahead_fitted=xp.where(row, self.ahead_fitted, before.fitted),
+            momentum=xp.where(safe, self.momentum, 1.0),
+        )
+
+    def _gap(self, residual: Array, slope: Array) -> Array:
+        """Return the duality gap where the step starts, relative to ½‖y‖², (B,).
+
+        A safe step lowers the objective, so it bounds that of the step's end. The
+        dual point is the residual, scaled to where |Aᵀr| ≤ t.
+        """
+        xp, loss = array_namespace(residual), self.loss
+        target = loss.subsets.target
+        null = 0.5 * loss.product(target, target)
+        energy, along = loss.product(residual, residual), loss.product(target, residual)
+        primal = 0.5 * energy + self.threshold * xp.sum(xp.abs(self.ahead), axis=1)
+        steepest = xp.max(xp.abs(slope), axis=1)
+        most = xp.where(steepest > 0, self.threshold, 1.0)
+        most = most / xp.where(steepest > 0, steepest, 1.0)
+        best = along / xp.where(energy > 0, energy, 1.0)
+        scale = xp.maximum(-most, xp.minimum(most, best))
+        dual = scale * along - 0.5 * scale**2 * energy
+        return (primal - dual) / xp.where(null > 0, null, 1.0)
+
+
+def refit_on_support(X: Array, item: Subsets, coef: Array, ridge: float) -> Array:
+    """Return one item's ridge estimate on the support of a coefficient, shape (P,).
+
+    The penalty is `ridge` for each unit of weight. A support larger than a third of the
+    number of samples determines nothing; the coefficient is then returned as it is.
+    """
+    xp = array_namespace(coef)
+    support = xp.nonzero(coef)[0]
+    rows = xp.nonzero(item.weight[0, :] > 0)[0]
+    n_chosen = support.shape[0]
+    if n_chosen == 0 or 3 * n_chosen > rows.shape[0]:
+        return coef
+    columns = xp.take(xp.take(X, support, axis=1), rows, axis=0)
+    taking_part = item.of_samples(rows)
+    penalty = ridge * xp.sum(taking_part.weight, axis=1)
+    block = taking_part.ridge(xp.matrix_transpose(columns)[None, ...], penalty)
+    # Scatter by look-up: each place takes its entry, or the zero at the end.
+    padded = xp.concat([block[0, :], 0.0 * block[0, :1]])
+    chosen = coef != 0
+    count = xp.cumulative_sum(xp.astype(chosen, xp.int64))
+    return xp.take(padded, xp.where(chosen, count - 1, n_chosen), axis=0)

@@ -1,0 +1,119 @@
+"""Ridge problems on subsets of the samples, a batch of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sltr.arrays import Array, array_namespace, as_array, device
+from sltr.samples.samples import combine
+
+
+@dataclass(frozen=True, eq=False)
+class Subsets:
+    """Responses and weights of B items; a weight of zero leaves a sample out."""
+
+    y: Array  # (B, n)
+    weight: Array  # (B, n)
+    fit_intercept: bool
+
+    @cached_property
+    def target(self) -> Array:
+        """The responses, centred."""
+        return self.centred(self.y)
+
+    @cached_property
+    def _share(self) -> Array:
+        xp = array_namespace(self.weight)
+        return self.weight / xp.sum(self.weight, axis=1, keepdims=True)
+
+    def centred(self, values: Array) -> Array:
+        """Centre (B, n) by each item's weighted mean over the samples."""
+        if not self.fit_intercept:
+            return values
+        xp = array_namespace(values)
+        return values - xp.linalg.vecdot(values, self._share, axis=-1)[:, None]
+
+    def take(self, items: Sequence[int]) -> Subsets:
+        """Return some items, or the same one several times."""
+        xp = array_namespace(self.weight)
+        index = as_array(items, self.weight, dtype=xp.int64)
+        y, weight = (xp.take(values, index, axis=0) for values in (self.y, self.weight))
+        return replace(self, y=y, weight=weight)
+
+    def of_samples(self, rows: Array) -> Subsets:
+        """Return the items on some of the samples."""
+        xp = array_namespace(self.weight)
+        y, weight = (xp.take(values, rows, axis=1) for values in (self.y, self.weight))
+        return replace(self, y=y, weight=weight)
+
+    def cross(self, X: Array) -> Array:
+        """Return Aᵀy of each item, (B, P), for samples (n, P)."""
+        # Weighted and centred, responses sum to zero: samples need no centring.
+        return combine(self.weight * self.target, X)
+
+    def ridge(self, design: Array, penalty: Array, scale: Array | None = None) -> Array:
+        """Solve the items' ridge problems on designs that need no centring: (B, d).
+
+        Parameters
+        ----------
+        design : array of shape (B, d, n)
+            Samples come last, so that an item's sums over them run along memory.
+        penalty : array of shape (B,)
+        scale : array of shape (B, d), optional
+            Prior standard deviations of the coefficients.
+        """
+        xp = array_namespace(design)
+        n_columns, n_samples = design.shape[1:]
+        # Samples that are all equal have neither variance nor a penalty.
+        shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None]
+        size = min(n_samples, n_columns)
+        shift = shift * xp.eye(size, dtype=design.dtype, device=device(design))
+        if n_columns > n_samples:
+            return self._dual_ridge(design, shift, scale)
+        # Centring changes the normal equations by one rank: no centred copy is made.
+        weighted = design * self.weight[:, None, :]
+        normal = weighted @ xp.matrix_transpose(design)
+        rhs = weighted @ self.target[:, :, None]
+        if self.fit_intercept:
+            total = xp.sum(self.weight, axis=1)[:, None, None]
+            mean = design @ self._share[:, :, None]
+            normal = normal - total * (mean @ xp.matrix_transpose(mean))
+        if scale is None:
+            return xp.linalg.solve(normal + shift, rhs)[:, :, 0]
+        column = scale[:, :, None]
+        normal = column * normal * scale[:, None, :]
+        return (column * xp.linalg.solve(normal + shift, column * rhs))[:, :, 0]
+
+    def _dual_ridge(self, design: Array, shift: Array, scale: Array | None) -> Array:
+        xp = array_namespace(design)
+        root = xp.sqrt(self.weight)
+        if self.fit_intercept:
+            design = design - design @ self._share[:, :, None]
+        column = 1.0 if scale is None else scale[:, :, None]
+        scaled = root[:, None, :] * design * column
+        kernel = xp.matrix_transpose(scaled) @ scaled
+        dual = xp.linalg.solve(kernel + shift, (root * self.target)[:, :, None])
+        return (column * (scaled @ dual))[:, :, 0]
+
+    def fitted(self, design: Array, coef: Array) -> Array:
+        """Return centred fitted values (B, n) of coefficients (B, d)."""
+        return self.centred((coef[:, None, :] @ design)[:, 0, :])
+
+
+def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
+    """Return the features' mean variance in each subset, shape (B,).
+
+    Parameters
+    ----------
+    X : array of shape (n, P)
+    weight : array of shape (B, n)
+    """
+    xp = array_namespace(X)
+    total = xp.sum(weight, axis=1)
+    squares = weight @ xp.linalg.vecdot(X, X, axis=-1) / total
+    if fit_intercept:
+        means = combine(weight / total[:, None], X)
+        squares = squares - xp.linalg.vecdot(means, means, axis=-1)
+    return squares / X.shape[1]

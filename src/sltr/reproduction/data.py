@@ -1,0 +1,105 @@
+"""Sources of data: from a condition and a repetition to training and test data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from sklearn.utils import Bunch
+
+from sltr.comparison import Trial
+from sltr.datasets.real import load_packaged, load_real
+from sltr.datasets.simulated import make_tensor_regression
+from sltr.datasets.video import load_video_folder
+
+Options = Mapping[str, Any]
+
+
+def draw_trial(source: str, options: Options, repetition: int, seed: int) -> Trial:
+    """Return the data of a repetition; the same arguments give the same data."""
+    if source not in SOURCES:
+        msg = f"source={source!r} was given; expected one of {sorted(SOURCES)}."
+        raise ValueError(msg)
+    return SOURCES[source](options, repetition, seed)
+
+
+def _simulated(options: Options, repetition: int, seed: int) -> Trial:
+    """Draw `n` training and `n_test` (1000) test samples from one coefficient.
+
+    With `fault`, only as many training samples as the tensor has modes keep their
+    entries and the rest become zero, as in the code released with the paper.
+    """
+    given = dict(options)
+    n, n_test = given.pop("n"), given.pop("n_test", 1000)
+    fault = given.pop("fault", False)
+    rng = np.random.default_rng([seed, repetition])
+    shape = tuple(given.pop("shape"))
+    data = make_tensor_regression(shape, n + n_test, random_state=rng, **given)
+    X = data.X[:n].copy()
+    if fault:
+        X[len(shape) :] = 0.0
+    return Trial(X, data.y[:n], data.X[n:], data.y[n:], coef=data.coef)
+
+
+def _real(options: Options, repetition: int, seed: int) -> Trial:
+    """Take the fold `repetition` of a set of `load_real`."""
+    data = load_real(
+        options["name"],
+        classes=options.get("classes"),
+        folder=options.get("folder"),
+    )
+    return _fold(data, repetition)
+
+
+def _packaged(options: Options, repetition: int, seed: int) -> Trial:
+    """Take the fold `repetition` of a set of `load_packaged`."""
+    data = load_packaged(options["name"], classes=options.get("classes"))
+    return _fold(data, repetition)
+
+
+def _fold(data: Bunch, repetition: int) -> Trial:
+    if repetition >= len(data.cv):
+        msg = (
+            f"Repetition {repetition} was asked for; the set has {len(data.cv)} folds, "
+            "counted from 0. Ask for fewer repetitions."
+        )
+        raise ValueError(msg)
+    return _split(data.X, data.y, data.groups, *data.cv[repetition])
+
+
+def _video(options: Options, repetition: int, seed: int) -> Trial:
+    """Hold out a fifth of the clips, at random; classes keep their shares.
+
+    `by_film` (default) keeps clips of one film on one side; without it clips are
+    drawn as in the paper, and parts of a film are in both.
+    """
+    given = dict(options)
+    folder, by_film = given.pop("folder"), given.pop("by_film", True)
+    data = load_video_folder(folder, **given)
+    state = int(np.random.default_rng([seed, repetition]).integers(2**31))
+    kind = StratifiedGroupKFold if by_film else StratifiedKFold
+    splitter = kind(n_splits=5, shuffle=True, random_state=state)
+    films = data.groups if by_film else None
+    train, test = next(splitter.split(data.X, data.target, films))
+    return _split(data.X, data.target, data.groups, train, test)
+
+
+def _split(
+    X: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray | None,
+    train: np.ndarray,
+    test: np.ndarray,
+) -> Trial:
+    kept = None if groups is None else groups[train]
+    return Trial(X[train], y[train], X[test], y[test], groups=kept)
+
+
+SOURCES: dict[str, Callable[[Options, int, int], Trial]] = {
+    "simulated": _simulated,
+    "real": _real,
+    "packaged": _packaged,
+    "video": _video,
+}

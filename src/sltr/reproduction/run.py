@@ -1,0 +1,438 @@
+"""What an experiment is: data to compare, methods, repetitions and metrics."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from sltr.comparison import (
+    METRICS,
+    Row,
+    fit_on,
+    fitted_coef,
+    score_model,
+)
+from sltr.persistence.files import write_atomically
+from sltr.reproduction.data import SOURCES, draw_trial
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A row of a table: a source of data and its options.
+
+    Parameters
+    ----------
+    label : str
+        What the table calls it.
+    source : str
+        A key of `sltr.reproduction.data.SOURCES`.
+    options : mapping
+        What the source takes; anything JSON can hold.
+    quick : bool
+        Whether the quick version of the experiment has it.
+    """
+
+    label: str
+    source: str
+    options: Options = field(default_factory=dict)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Every method on every condition, repeated, with the same data for all methods.
+
+    Parameters
+    ----------
+    name : str
+    conditions : tuple of Condition
+    methods : tuple of str
+        Names in the mapping of methods given to the runner.
+    metrics : tuple of str
+        Keys of `sltr.comparison.METRICS`.
+    repetitions : int
+        Drawn anew with seeds that follow from `seed`; for real data the fold.
+    seed : int
+    candidates : mapping from method to mapping
+        Arguments for the method's factory: its grid of hyper-parameters.
+    scored_on : {"test", "train"}
+        "test": new samples; "train": the samples fitted, as some published tables.
+    keep_coef : bool
+        Store each fitted coefficient, for figures.
+
+    Examples
+    --------
+    >>> spec = Experiment(
+    ...     "demo",
+    ...     conditions=(Condition("6×5", "simulated", {"shape": (6, 5), "n": 30}),),
+    ...     methods=("ridge", "null"),
+    ...     metrics=("r2",),
+    ...     repetitions=3,
+    ... )
+    >>> len(spec.jobs())
+    6
+    """
+
+    name: str
+    conditions: tuple[Condition, ...]
+    methods: tuple[str, ...]
+    metrics: tuple[str, ...]
+    repetitions: int = 10
+    seed: int = 0
+    candidates: Mapping[str, Options] = field(default_factory=dict)
+    scored_on: str = "test"
+    keep_coef: bool = False
+
+    def quick(self, repetitions: int = 2) -> Experiment:
+        """Return the version that takes minutes: fewer repetitions and conditions."""
+        return replace(
+            self,
+            conditions=tuple(c for c in self.conditions if c.quick),
+            repetitions=min(repetitions, self.repetitions),
+        )
+
+    def jobs(self) -> list[Job]:
+        """Return the pieces of work; methods change fastest."""
+        return [
+            Job(
+                experiment=self.name,
+                condition=condition,
+                repetition=repetition,
+                method=method,
+                candidates=self.candidates.get(method, {}),
+                metrics=self.metrics,
+                seed=self.seed,
+                scored_on=self.scored_on,
+                keep_coef=self.keep_coef,
+            )
+            for condition in self.conditions
+            for repetition in range(self.repetitions)
+            for method in self.methods
+        ]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method on one repetition of one condition: one row of results."""
+
+    experiment: str
+    condition: Condition
+    repetition: int
+    method: str
+    candidates: Options
+    metrics: tuple[str, ...]
+    seed: int
+    scored_on: str
+    keep_coef: bool
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything the result depends on, ready for JSON."""
+        return {
+            "experiment": self.experiment,
+            "condition": self.condition.label,
+            "source": self.condition.source,
+            "options": dict(self.condition.options),
+            "repetition": self.repetition,
+            "method": self.method,
+            "candidates": dict(self.candidates),
+            "seed": self.seed,
+            "scored_on": self.scored_on,
+        }
+
+    def key(self) -> str:
+        """Return a short name of what was asked for, by which done work is known."""
+        identity = self.identity()
+        # Where clips are cached changes no result.
+        identity["options"].pop("cache", None)
+        content = [identity, sorted(self.metrics), self.keep_coef]
+        text = json.dumps(content, sort_keys=True, default=_plain)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _plain(value: Any) -> Any:
+    """Return arrays and NumPy numbers as JSON can hold them."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def append_row(path: Path, row: Row) -> None:
+    """Append a row in one write and wait until it is on the disk.
+
+    A line cut short by a killed run is closed first, so that it spoils nothing but
+    itself.
+    """
+    text = json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) + "\n"
+    with path.open("a+b", buffering=0) as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            text = text if file.read(1) == b"\n" else "\n" + text
+        file.write(text.encode())
+        os.fsync(file.fileno())
+
+
+def read_rows(path: str | PathLike[str]) -> list[Row]:
+    """Read the rows of a file; none where there is no file.
+
+    Lines that are not whole (a run was killed while it wrote), or are no row, are
+    left out. Of several rows with the same key the last counts.
+    """
+    file = Path(path)
+    if not file.exists():
+        return []
+    rows: dict[str, Row] = {}
+    # Not splitlines, which would cut texts at Unicode's other line separators.
+    for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("key"), str):
+            rows.pop(row["key"], None)
+            rows[row["key"]] = row
+    return list(rows.values())
+
+
+def markdown_table(rows: list[Row], metric: str, *, digits: int = 3) -> str:
+    """Return a table: conditions down, methods across, mean ± standard error.
+
+    Conditions and methods come in the order of the rows; failures are counted in
+    their cell.
+
+    Examples
+    --------
+    >>> row = {"condition": "a", "method": "null", "error": None}
+    >>> rows = [row | {"metrics": {"mse": value}} for value in (1.0, 3.0)]
+    >>> print(markdown_table(rows, "mse", digits=1))
+    | mse | null |
+    | --- | --- |
+    | a | 2.0 ± 1.0 |
+    """
+    conditions = list(dict.fromkeys(row["condition"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    lines = [[metric, *methods], ["---"] * (len(methods) + 1)]
+    for condition in conditions:
+        cells = [
+            [r for r in rows if r["condition"] == condition and r["method"] == m]
+            for m in methods
+        ]
+        lines.append([condition, *(_cell(cell, metric, digits) for cell in cells)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(rows: list[Row], metric: str, digits: int) -> str:
+    values = [row["metrics"].get(metric) for row in rows if not row["error"]]
+    known = [value for value in values if value is not None]
+    failed = sum(bool(row["error"]) for row in rows)
+    note = f" ({failed} failed)" if failed else ""
+    if not known:
+        return f"–{note}"
+    mean = math.fsum(known) / len(known)
+    text = f"{mean:.{digits}f}"
+    if len(known) > 1:
+        variance = math.fsum((v - mean) ** 2 for v in known) / (len(known) - 1)
+        text += f" ± {math.sqrt(variance / len(known)):.{digits}f}"
+    return text + note
+
+
+def _finite(value: Any) -> Any:
+    """Return a value JSON can hold: NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {str(name): _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
+
+
+Methods = Mapping[str, Callable[..., Any]]
+
+# What a row needs to be in a table.
+FIELDS = {
+    *("experiment", "condition", "options", "repetition", "method", "seed"),
+    *("metrics", "error", "fit_seconds", "n_candidates", "versions", "finished"),
+}
+
+
+def run(
+    experiment: Experiment,
+    methods: Methods,
+    folder: str | PathLike[str],
+    *,
+    n_jobs: int | None = None,
+    retry: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[Row]:
+    """Run what is not done yet of an experiment, and return all its rows.
+
+    Each result is appended to ``<folder>/<name>.jsonl`` as soon as it is there: a run
+    that was killed continues where it stopped and repeats nothing but the work it
+    was killed in. A method that fails leaves a row with the error, and the rest
+    goes on.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    methods : mapping from name to callable
+        Each returns an estimator that is not fitted and tunes itself; called with
+        the experiment's candidates for it as keyword arguments. Where the data
+        have groups, a number of folds ``cv`` becomes as many folds of whole groups,
+        and they choose a ridge penalty that leave-one-out would choose.
+    folder : path
+        Made if it is not there.
+    n_jobs : int, optional
+        Results computed at the same time, as in joblib. More than one makes the
+        timings less sure.
+    retry : bool
+        Run again what failed before.
+    progress : callable, optional
+        Called as ``progress(done, total)``; what was done before counts.
+
+    Returns
+    -------
+    list of dict
+        Rows in the order of the experiment, with `key`, what was run (`experiment`,
+        `condition`, `source`, `options`, `repetition`, `method`, `candidates`, `seed`,
+        `scored_on`), `metrics`, `error`, `fit_seconds`, `n_candidates`, `versions`
+        and `finished`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from sltr.reproduction import Condition, Experiment
+    >>> data = Condition("4×3", "simulated", {"shape": (4, 3), "n": 20, "n_test": 9})
+    >>> spec = Experiment("demo", (data,), ("null",), ("relative_mse",), repetitions=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = run(spec, {"null": DummyRegressor}, folder)
+    >>> [row["metrics"] for row in rows]
+    [{'relative_mse': 1.0}, {'relative_mse': 1.0}]
+    """
+    jobs = experiment.jobs()
+    _check_names(experiment, methods)
+    target = make_folder(folder)
+    file = target / f"{experiment.name}.jsonl"
+    wanted = {job.key(): place for place, job in enumerate(jobs)}
+    before = _results(file, wanted)
+    done = {row["key"] for row in before if not (retry and row["error"])}
+    left = [job for job in jobs if job.key() not in done]
+    workers = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    n_done = len(jobs) - len(left)
+    _report(progress, n_done, len(jobs))
+    for row in workers(
+        delayed(_result)(job, methods[job.method], target) for job in left
+    ):
+        append_row(file, row)
+        n_done += 1
+        _report(progress, n_done, len(jobs))
+    return sorted(_results(file, wanted), key=lambda row: wanted[row["key"]])
+
+
+def _results(file: Path, wanted: Mapping[str, int]) -> list[Row]:
+    """Return the rows of these keys; what is no whole result counts as not done."""
+    rows = read_rows(file)
+    return [row for row in rows if row["key"] in wanted and row.keys() >= FIELDS]
+
+
+def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
+    """Return the row of one job; errors of the method become part of it."""
+    row: Row = {"key": job.key(), **job.identity()}
+    row |= {"metrics": {}, "error": None, "fit_seconds": None, "n_candidates": None}
+    try:
+        trial = draw_trial(
+            job.condition.source, job.condition.options, job.repetition, job.seed
+        )
+        model = method(**job.candidates)
+        start = perf_counter()
+        model = fit_on(model, trial)
+        row["fit_seconds"] = perf_counter() - start
+        row["metrics"] = score_model(model, trial, job.metrics, job.scored_on)
+        row["n_candidates"] = _n_candidates(model)
+        coef = fitted_coef(model)
+        if job.keep_coef and coef is not None:
+            _store_coef(folder / "coef" / f"{row['key']}.npy", coef)
+    except Exception:
+        row["error"] = traceback.format_exc(limit=-3)
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    return row | {"versions": _versions(), "finished": finished}
+
+
+def _n_candidates(model: Any) -> int | None:
+    table = getattr(model, "cv_results_", None)
+    return len(table["params"]) if table and "params" in table else None
+
+
+def _store_coef(path: Path, coef: np.ndarray) -> None:
+    path.parent.mkdir(exist_ok=True)
+    content = BytesIO()
+    np.save(content, np.asarray(coef), allow_pickle=False)
+    write_atomically(path, content.getvalue())
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for package in ("sltr", "numpy", "scipy", "scikit-learn", "joblib"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _check_names(experiment: Experiment, methods: Methods) -> None:
+    sources = [condition.source for condition in experiment.conditions]
+    for kind, names, there in (
+        ("methods", experiment.methods, methods),
+        ("metrics", experiment.metrics, METRICS),
+        ("sources", sources, SOURCES),
+        ("candidates", experiment.candidates, experiment.methods),
+    ):
+        absent = [name for name in names if name not in there]
+        if absent:
+            msg = (
+                f"The experiment {experiment.name!r} names the {kind} {absent}; "
+                f"expected some of {sorted(there)}."
+            )
+            raise ValueError(msg)
+
+
+def make_folder(folder: str | PathLike[str]) -> Path:
+    """Return the folder, made and found writable, or say that it is not."""
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target):
+            pass
+    except OSError as error:
+        msg = f"folder={str(folder)!r} cannot take results: {error}. Choose another."
+        raise ValueError(msg) from error
+    return target
+
+
+def _report(
+    progress: Callable[[int, int], object] | None, done: int, total: int
+) -> None:
+    if progress is not None:
+        progress(done, total)

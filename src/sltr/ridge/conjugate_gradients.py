@@ -1,0 +1,237 @@
+"""Preconditioned conjugate gradients for a batch of systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sltr.arrays import Array, array_namespace, as_array, clip, eigh
+from sltr.ridge.penalty import mean_eigenvalue
+from sltr.samples.front import Centring, subset_shares
+from sltr.samples.samples import combine, inner, squares
+
+# Times the recursive residual is replaced by the true one.
+RESTARTS = 5
+
+
+def reachable(tol: float, rhs: Array) -> float:
+    """Return the tolerance, or what rounding leaves of it."""
+    return max(tol, 10.0 * float(array_namespace(rhs).finfo(rhs.dtype).eps))
+
+
+def conjugate_gradients(
+    apply: Callable[[Array], Array],
+    rhs: Array,
+    precondition: Callable[[Array], Array] | None = None,
+    *,
+    start: Array | None = None,
+    tol: float,
+    max_iter: int,
+) -> tuple[Array, float, int]:
+    """Solve a batch of positive definite systems along axis −2, from zero or a start.
+
+    Returns the solutions, the largest true residual relative to the right-hand
+    side, and the number of iterations.
+    """
+    xp = array_namespace(rhs)
+    target = reachable(tol, rhs)
+    norm = xp.sqrt(xp.sum(rhs**2, axis=-2, keepdims=True))
+    norm = xp.where(norm > 0, norm, 1.0)
+
+    def relative(residual: Array) -> float:
+        size = xp.sqrt(xp.sum(residual**2, axis=-2, keepdims=True))
+        return float(xp.max(size / norm))
+
+    x, residual, n_iter = 0.0 * rhs, rhs, 0
+    if start is not None:
+        x, residual = start, rhs - apply(start)
+    reached = relative(residual)
+    for _ in range(RESTARTS):
+        direction, last = 0.0 * rhs, 1.0 + 0.0 * norm
+        recursive = reached
+        while recursive > 0.5 * target and n_iter < max_iter:
+            steered = residual if precondition is None else precondition(residual)
+            size = xp.sum(residual * steered, axis=-2, keepdims=True)
+            direction = steered + _ratio(size, last) * direction
+            image = apply(direction)
+            curvature = xp.sum(direction * image, axis=-2, keepdims=True)
+            step = _ratio(size, curvature)
+            x, residual = x + step * direction, residual - step * image
+            last, recursive = size, relative(residual)
+            n_iter += 1
+        if n_iter == 0:
+            break
+        # Rounding lets the recursive residual drift: stop on the true one.
+        before, residual = reached, rhs - apply(x)
+        reached = relative(residual)
+        if reached <= target or n_iter >= max_iter or reached > 0.5 * before:
+            break
+    return x, reached, n_iter
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    xp = array_namespace(b)
+    some = b > 0
+    return xp.where(some, a / xp.where(some, b, 1.0), 0.0)
+
+
+# Largest rank of the sketch; its n × rank numbers are held, P × rank for a while.
+SKETCH_RANK = 100
+# Share of the memory limit for the sketch.
+SKETCH_SHARE = 4
+MAX_ITER = 2000
+
+Unconverged = Callable[[float, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class CGRidge:
+    """Ridge by conjugate gradients: products with X only, all systems at once.
+
+    `sketch` (n, r) has Aᵀ's Gram matrix close to sketch·sketchᵀ, all samples taken;
+    without one there is no preconditioner. `unconverged` is called with the
+    relative residual reached and the iterations made if the budget runs out.
+    """
+
+    method: ClassVar[str] = "cg"
+
+    X: Any
+    Y: Array
+    weight: Array
+    fit_intercept: bool
+    sketch: Array | None = None
+    tol: float = 1e-10
+    max_iter: int = MAX_ITER
+    unconverged: Unconverged | None = None
+
+    def coefs(self, subsets: Array, epsilons: Array) -> Array:
+        """Return pilots of shape (S, E, K, P); two reads of X per iteration."""
+        return self.coefs_and_means(subsets, epsilons)[0]
+
+    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
+        """Return pilots and the subsets' means (S, P)."""
+        xp = array_namespace(self.Y)
+        weight = xp.where(subsets, self.weight, 0.0)[:, None, :]
+        centring = Centring(weight, self.fit_intercept)
+        # (S, E, n, K): one system for each subset and penalty
+        rhs = centring.gather(self.Y) + 0.0 * epsilons[None, :, None, None]
+        penalty = epsilons[None, :, None, None]
+
+        def apply(v):
+            rows = xp.matrix_transpose(centring.spread(v))
+            pilots = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
+            products = xp.matrix_transpose(inner(self.X, pilots))
+            products = xp.reshape(products, rows.shape)
+            return centring.gather(xp.matrix_transpose(products)) + penalty * v
+
+        precondition = self._preconditioner(centring, penalty)
+        solution, residual, n_iter = conjugate_gradients(
+            apply, rhs, precondition, tol=self.tol, max_iter=self.max_iter
+        )
+        if residual > reachable(self.tol, rhs) and self.unconverged is not None:
+            self.unconverged(residual, n_iter)
+        rows = xp.matrix_transpose(centring.spread(solution))  # (S, E, K, n)
+        flat = xp.reshape(rows, (-1, self.X.shape[0]))
+        shares = subset_shares(subsets, self.weight)
+        found = combine(xp.concat([flat, shares], axis=0), self.X)
+        n_pilots = flat.shape[0]
+        shape = (*rows.shape[:3], self.X.shape[1])
+        return xp.reshape(found[:n_pilots, :], shape), found[n_pilots:, :]
+
+    def _preconditioner(
+        self, centring: Centring, penalty: Array
+    ) -> Callable[[Array], Array]:
+        """Return M⁻¹ for residuals (S, E, n, K), from the sketch of all samples."""
+        if self.sketch is None:
+            return lambda residual: residual
+        xp = array_namespace(self.sketch)
+        # A subset's rows are those of all samples, weighted and centred anew.
+        rows = self.sketch / xp.sqrt(self.weight)[:, None]
+        own = [
+            Centring(centring.weight[s, 0, :], self.fit_intercept).gather(rows)
+            for s in range(centring.weight.shape[0])
+        ]
+        kernel = xp.stack([xp.matrix_transpose(part) @ part for part in own], axis=0)
+        values, vectors = eigh(kernel)  # (S, r), (S, r, r)
+        floor = 1e-12 * xp.max(values, axis=1, keepdims=True)
+        seen = values > floor
+        values = xp.where(seen, values, 1.0)[:, None, :]
+        smallest = xp.min(xp.where(seen[:, None, :], values, xp.max(values)), axis=2)
+        penalty = penalty[..., 0]  # (1, E, 1)
+        damping = (smallest[..., None] + penalty) / (values + penalty)
+        change = xp.where(seen[:, None, :], (damping - 1.0) / values, 0.0)
+
+        def precondition(residual: Array) -> Array:
+            turned = xp.matrix_transpose(rows) @ centring.spread(residual)
+            turned = xp.matrix_transpose(vectors)[:, None, ...] @ turned
+            turned = vectors[:, None, ...] @ (change[..., None] * turned)
+            return residual + centring.gather(rows @ turned)
+
+        return precondition
+
+    def loo(self, epsilons: Array) -> Array:
+        """Refuse: leave-one-out needs a factorisation."""
+        msg = (
+            "epsilon 'loo', the default, is not there for conjugate gradients; "
+            "it needs a factorisation. Give epsilon (or epsilons) as numbers, or raise "
+            "memory_limit so that a factorisation fits."
+        )
+        raise ValueError(msg)
+
+    def mean_eigenvalue(self) -> float:
+        """Return trace(AAᵀ) over the smaller of the total weight and P."""
+        xp = array_namespace(self.weight)
+        share = self.weight / xp.sum(self.weight)
+        centre = combine(share[None, :], self.X)[0, ...]
+        if not self.fit_intercept:
+            centre = 0.0 * centre
+        trace = xp.sum(self.weight * squares(self.X, centre))
+        return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+
+
+def cg_ridge(
+    X: Any,
+    Y: Array,
+    weight: Array,
+    fit_intercept: bool,
+    *,
+    limit: int | None = None,
+    unconverged: Unconverged | None = None,
+) -> CGRidge:
+    """Make the sketch, which reads X twice; its rank keeps to the limit in bytes."""
+    rank = SKETCH_RANK
+    if limit is not None:
+        rank = max(1, min(rank, limit // (SKETCH_SHARE * 8 * sum(X.shape))))
+    sketch = _nystrom_factor(X, weight, fit_intercept, rank)
+    return CGRidge(
+        X,
+        Y,
+        weight,
+        fit_intercept,
+        sketch,
+        max_iter=MAX_ITER,
+        unconverged=unconverged,
+    )
+
+
+def _nystrom_factor(X: Any, weight: Array, fit_intercept: bool, rank: int) -> Array:
+    """Return F of shape (n, r) with F·Fᵀ close to AAᵀ, from one random sketch."""
+    xp = array_namespace(weight)
+    n_samples, n_features = X.shape
+    rank = min(rank, n_samples, n_features)
+    centring = Centring(weight, fit_intercept)
+    test = np.random.default_rng(0).standard_normal((n_samples, rank))
+    test = xp.linalg.qr(as_array(test, weight)).Q
+    pilots = combine(xp.matrix_transpose(centring.spread(test)), X)
+    image = centring.gather(inner(X, pilots))  # AAᵀ·test
+    # A shift of rounding size keeps the small kernel positive definite.
+    shift = float(xp.finfo(weight.dtype).eps) * float(xp.linalg.matrix_norm(image))
+    image = image + shift * test
+    kernel = xp.matrix_transpose(test) @ image
+    values, vectors = eigh((kernel + xp.matrix_transpose(kernel)) / 2.0)
+    floor = 1e-10 * xp.max(clip(values, 0.0, None))
+    root = xp.where(values > floor, 1.0 / xp.sqrt(clip(values, 1e-300, None)), 0.0)
+    return (image @ vectors) * root

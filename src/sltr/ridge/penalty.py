@@ -1,0 +1,98 @@
+"""Penalised solves, leave-one-out errors and the scale of penalties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sltr.arrays import (
+    Array,
+    array_namespace,
+    as_array,
+    clip,
+    device,
+    eigh,
+    positive_solver,
+    to_python,
+)
+from sltr.parameters import check_nonnegative
+
+if TYPE_CHECKING:
+    from sltr.ridge import RidgeSystem
+
+# An eigendecomposition costs about as much as this many Cholesky factorisations.
+CHOLESKY_PER_EIGH = 25
+
+
+def penalised_solves(matrix: Array, rhs: Array, epsilons: Array) -> Array:
+    """Solve (matrix + εI)·c = rhs for each ε: shape (E, m, K).
+
+    Few penalties take a Cholesky factorisation each, many share one
+    eigendecomposition. ε = 0 gives the solution of least norm.
+    """
+    xp = array_namespace(matrix)
+    smallest = float(xp.min(epsilons))
+    if epsilons.shape[0] <= CHOLESKY_PER_EIGH and smallest > 0:
+        identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
+        return xp.stack(
+            [
+                positive_solver(matrix + epsilons[e] * identity)(rhs)
+                for e in range(epsilons.shape[0])
+            ]
+        )
+    values, vectors = eigh(matrix)
+    floor = matrix.shape[0] * xp.finfo(matrix.dtype).eps * xp.max(values)
+    shifted = xp.where(values > floor, values, 0.0) + epsilons[:, None]
+    inverse = xp.where(shifted > 0, 1.0 / xp.where(shifted > 0, shifted, 1.0), 0.0)
+    return vectors @ (inverse[:, :, None] * (xp.matrix_transpose(vectors) @ rhs))
+
+
+def leave_one_out(
+    residuals: Array, leverage: Array, weight: Array, fit_intercept: bool
+) -> Array:
+    """Return mean squared errors, (E,), when one unit of weight is left out.
+
+    A sample of integer weight counts as that many equal samples of which one
+    is left out; one of weight below 1 is left out as a whole.
+    """
+    xp = array_namespace(residuals)
+    total = xp.sum(weight)
+    if fit_intercept:
+        leverage = leverage + weight / total
+    unit = clip(weight, None, 1.0) / weight
+    rest = clip(1.0 - unit * leverage, 1e-12, None)
+    errors = xp.sum((residuals / rest[:, :, None]) ** 2, axis=(1, 2))
+    return errors / total
+
+
+def mean_eigenvalue(trace: Array, weight: Array, n_features: int) -> float:
+    """Return trace(AAᵀ) over the smaller of the total weight and P."""
+    xp = array_namespace(weight)
+    return float(trace) / min(float(xp.sum(weight)), float(n_features))
+
+
+def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> float:
+    """Return a given penalty, or the one of least leave-one-out error."""
+    if isinstance(epsilon, str) and epsilon != "loo":
+        msg = f"epsilon={epsilon!r} was given; expected a number or 'loo'."
+        raise ValueError(msg)
+    if not isinstance(epsilon, str):
+        return check_nonnegative(epsilon, "epsilon")
+    scale = system.mean_eigenvalue()
+    limits = array_namespace(like).finfo(like.dtype)
+    if not (scale == 0 or limits.smallest_normal <= scale <= limits.max):
+        msg = (
+            f"Samples with squares of {scale:.1e} were given, which {like.dtype} does "
+            "not have. Divide X by its largest entry."
+        )
+        raise ValueError(msg)
+    if not scale > 0:  # all samples are equal: every penalty gives zero
+        return 1.0
+    # In single precision smaller penalties, or a tenth of them, drown in rounding.
+    floor = 1e4 * float(limits.eps)
+    factors = [10.0 ** (k / 6) for k in range(-36, 31)]
+    candidates = [scale * factor for factor in factors if factor > floor]
+    errors = to_python(system.loo(as_array(candidates, like)))
+    # Below the noise the error is flat: the largest penalty that is as good.
+    good = min(errors) * (1.0 + 1e-3)
+    best = max(e for e, error in enumerate(errors) if error <= good)
+    return candidates[best]

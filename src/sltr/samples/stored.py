@@ -1,0 +1,324 @@
+"""Memory that was read and is not needed any more, handed back."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy.linalg import get_blas_funcs
+
+from sltr.samples.budget import Box, box_shape, boxes, row_ranges
+
+
+@cache
+def _trimmer() -> Callable[[int], Any] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return None
+
+
+def trim_heap() -> None:
+    """Hand freed memory back: what reader threads have used stays theirs in glibc."""
+    trim = _trimmer()
+    if trim is not None:
+        trim(0)
+
+
+def release_pages(array: np.memmap) -> None:
+    """Let go of pages that were read: mapped, they count as the process's memory."""
+    mapped = getattr(array, "_mmap", None)
+    # A private mapping would lose what was written to it.
+    shared = getattr(array, "mode", "c") != "c"
+    if mapped is not None and shared and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class NotFiniteError(ValueError):
+    """Stored samples hold NaN or infinity."""
+
+
+def clean_block(
+    block: Any, rows: slice, box: Box, dtype: Any, numbers: np.ndarray | None = None
+) -> np.ndarray:
+    """Return a block (R, …) as a matrix (R, w) of finite numbers.
+
+    It holds the samples of `rows`, or those of them with these numbers.
+    """
+    block = np.asarray(block)
+    part = block.astype(dtype, copy=False).reshape(block.shape[0], -1)
+    # A sum is finite if all are, up to overflow: the entries decide only then.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(part.sum())
+    if suspect and not np.isfinite(part).all():
+        first = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
+        row = rows.start + first if numbers is None else int(numbers[first])
+        msg = (
+            f"X contains NaN or infinity in {place_of(rows, box)}, first in sample "
+            f"{row}; expected finite numbers. Impute or drop them."
+        )
+        raise NotFiniteError(msg)
+    return part
+
+
+def place_of(rows: slice, box: Box) -> str:
+    """Say which samples and entries a block holds."""
+    sides = ", ".join(f"{side.start}:{side.stop}" for side in box)
+    return f"the chunk of samples {rows.start}:{rows.stop} and entries [{sides}]"
+
+
+def unreadable(rows: slice, box: Box, error: BaseException) -> OSError:
+    """Return the error that names a chunk that cannot be read."""
+    msg = (
+        f"X cannot be read in {place_of(rows, box)}: {type(error).__name__}: {error}. "
+        "Restore this part of the file; nothing was fitted."
+    )
+    return OSError(msg)
+
+
+# Shares of the memory limit. A block is read, then made a clean copy of; a strip
+# of a Gram matrix is computed, then added.
+BLOCK_SHARE = 8
+STRIP_ROWS = 1024
+# Rows of a block for products with few vectors: enough for BLAS to be busy.
+PRODUCT_ROWS = 512
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a block: their places in the file and among the samples that count."""
+
+    source: slice
+    kept: slice
+    local: np.ndarray | None  # within `source`; None for all
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Samples that stay in their file; every product reads them block by block.
+
+    A block takes an eighth of `limit` bytes, its copy in the working precision as
+    much again. `rows` (ascending) are those that count, None for all.
+    """
+
+    source: Any
+    sample_shape: tuple[int, ...]
+    dtype: np.dtype
+    limit: int
+    rows: np.ndarray | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape as a matrix: samples, entries of a sample."""
+        n_rows = self.source.shape[0] if self.rows is None else len(self.rows)
+        return n_rows, prod(self.sample_shape)
+
+    def take(self, rows: np.ndarray) -> Stored:
+        """Return the samples of these rows, which must ascend; reads nothing."""
+        kept = rows if self.rows is None else self.rows[rows]
+        return replace(self, rows=np.asarray(kept))
+
+    def gram(self, *, centred: bool) -> np.ndarray:
+        """Return the Gram matrix; `centred`: of X less about its mean row.
+
+        Boxes of columns that hold all samples are read once. Where a chunk is too
+        wide for that, a panel of samples stays and the later ones pass by.
+        """
+        n_samples = self.shape[0]
+        total = np.zeros((n_samples, n_samples), self.dtype)
+        # Columns are worth sharing among all samples even where these are few.
+        box = self._box(self._entries // max(1, n_samples))
+        height = self._entries // prod(box)
+        panels = self._row_blocks(height)
+        steps = [(b, i) for b in boxes(self._axes, box) for i in range(len(panels))]
+        shift: np.ndarray | float = 0.0
+        for columns, i in self._tracked(steps):
+            held = self._read(panels[i], columns)
+            if i == 0:
+                shift = held.mean(axis=0) if centred else 0.0
+            held = held - shift if centred else held
+            _add_own_products(total, panels[i].kept, held)
+            later = self._row_blocks(
+                min(STRIP_ROWS, height // 4), panels[i].source.stop
+            )
+            for piece in later:
+                part = self._read(piece, columns)
+                part = part - shift if centred else part
+                total[piece.kept, panels[i].kept] += part @ held.T
+        _mirror(total)
+        return total
+
+    def combine(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return C·X, shape (k, P)."""
+        n_rows = coefficients.shape[0]
+        found = np.zeros((n_rows, *self._axes), self.dtype)
+        for rows, box in self._blocks():
+            part = coefficients[:, rows.kept] @ self._read(rows, box)
+            place = found[(slice(None), *box)]
+            place += part.reshape(place.shape)
+        return found.reshape(n_rows, -1)
+
+    def inner(self, coef: np.ndarray) -> np.ndarray:
+        """Return X·Wᵀ, shape (n, k)."""
+        everyone = np.arange(self.shape[0])
+        return self.inner_groups([(everyone, coef)])[0]
+
+    def inner_groups(
+        self, groups: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> list[np.ndarray]:
+        """Return X[rows]·Wᵀ for each pair (rows, W) in one pass."""
+        found = [np.zeros((len(rows), len(coef)), self.dtype) for rows, coef in groups]
+        tensors = [coef.reshape(-1, *self._axes) for _, coef in groups]
+        for rows, box in self._blocks(np.concatenate([rows for rows, _ in groups])):
+            part = self._read(rows, box)
+            for (wanted, _), coef, out in zip(groups, tensors, found, strict=True):
+                inside = (wanted >= rows.kept.start) & (wanted < rows.kept.stop)
+                if inside.any():
+                    loads = coef[(slice(None), *box)].reshape(len(coef), -1)
+                    own = wanted[inside] - rows.kept.start
+                    out[inside] += _rows_of(part, own) @ loads.T
+        return found
+
+    def squares(self, centre: np.ndarray) -> np.ndarray:
+        """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
+        found = np.zeros(self.shape[0], self.dtype)
+        centre = centre.reshape(self._axes)
+        for rows, box in self._blocks():
+            part = self._read(rows, box) - centre[box].reshape(-1)
+            found[rows.kept] += np.einsum("ij,ij->i", part, part)
+        return found
+
+    def map_rows(
+        self, function: Callable, rowwise: Sequence[np.ndarray], constants: Sequence
+    ) -> Iterator[Any]:
+        """Yield function(block of whole samples, *their rowwise, *constants)."""
+        columns = boxes(self._axes, self._axes)[0]
+        blocks = self._row_blocks(self._entries // prod(self._axes))
+        for rows in self._tracked(blocks):
+            own = [values[rows.kept] for values in rowwise]
+            yield function(self._read(rows, columns), *own, *constants)
+
+    def reduce_rows(
+        self, function: Callable, merge: Callable, rowwise: Sequence[np.ndarray]
+    ) -> Any:
+        """Return function(block, *rowwise) of all blocks, merged two by two."""
+        total = None
+        for part in self.map_rows(function, rowwise, ()):
+            total = part if total is None else merge(total, part)
+        return total
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        # Rows that are to be folded are still flat in the file.
+        return tuple(int(size) for size in self.source.shape[1:])
+
+    @property
+    def _entries(self) -> int:
+        return max(1, self.limit // (BLOCK_SHARE * self.dtype.itemsize))
+
+    @cached_property
+    def _chunks(self) -> tuple[int, ...]:
+        chunks = getattr(self.source, "shards", None) or getattr(
+            self.source, "chunks", None
+        )
+        if chunks is None:
+            return (1,) * len(self.source.shape)
+        return tuple(int(size) for size in chunks)
+
+    def _box(self, most: int) -> tuple[int, ...]:
+        return box_shape(self._axes, self._chunks[1:], most)
+
+    def _blocks(self, wanted: np.ndarray | None = None) -> Iterator[tuple[_Rows, Box]]:
+        """Yield all blocks, or those that hold wanted rows, and report progress."""
+        box = self._box(self._entries // max(PRODUCT_ROWS, self._chunks[0]))
+        steps = [
+            (rows, columns)
+            for rows in self._row_blocks(self._entries // prod(box))
+            for columns in boxes(self._axes, box)
+            if wanted is None or _overlap(rows.kept, wanted)
+        ]
+        return self._tracked(steps)
+
+    def _row_blocks(self, n_rows: int, first: int = 0) -> list[_Rows]:
+        """Return blocks of about `n_rows` rows, of whole chunks where these fit.
+
+        They begin at row `first` of the file.
+        """
+        chunk = self._chunks[0]
+        step = n_rows // chunk * chunk if n_rows >= chunk else n_rows
+        found = []
+        for part in row_ranges(int(self.source.shape[0]) - first, step):
+            source = slice(first + part.start, first + part.stop)
+            if self.rows is None:
+                found.append(_Rows(source, source, None))
+                continue
+            low, high = np.searchsorted(self.rows, [source.start, source.stop])
+            if low < high:
+                own = self.rows[low:high]
+                tight = slice(int(own[0]), int(own[-1]) + 1)
+                local = None if len(own) == tight.stop - tight.start else own - own[0]
+                found.append(_Rows(tight, slice(int(low), int(high)), local))
+        return found
+
+    def _read(self, rows: _Rows, box: Box) -> np.ndarray:
+        if isinstance(self.source, np.memmap):
+            release_pages(self.source)
+        try:
+            block = self.source[(rows.source, *box)]
+        except Exception as error:
+            raise unreadable(rows.source, box, error) from error
+        expected = (rows.source.stop - rows.source.start,)
+        expected += tuple(side.stop - side.start for side in box)
+        if tuple(np.shape(block)) != expected:
+            found = ValueError(f"shape {np.shape(block)}, expected {expected}")
+            raise unreadable(rows.source, box, found)
+        if rows.local is None:
+            return clean_block(block, rows.source, box, self.dtype)
+        numbers = rows.source.start + rows.local
+        return clean_block(block[rows.local], rows.source, box, self.dtype, numbers)
+
+    def _tracked(self, steps: Sequence) -> Iterator:
+        for done, step in enumerate(steps, start=1):
+            yield step
+            if self.progress is not None:
+                self.progress(done, len(steps))
+        trim_heap()
+
+
+def _add_own_products(total: np.ndarray, rows: slice, held: np.ndarray) -> None:
+    """Add held·heldᵀ to the lower half of a diagonal block."""
+    if len(held) == len(total):
+        # In place, and half the work: the transpose has the order BLAS wants.
+        syrk = get_blas_funcs("syrk", (total,))
+        syrk(1.0, held.T, beta=1.0, c=total.T, trans=1, overwrite_c=1)
+        return
+    for strip in row_ranges(len(held), STRIP_ROWS):
+        place = total[rows.start + strip.start : rows.start + strip.stop]
+        place = place[:, rows.start : rows.start + strip.stop]
+        place += held[strip] @ held[: strip.stop].T
+
+
+def _mirror(matrix: np.ndarray) -> None:
+    """Make a matrix symmetric whose lower half is known, without a copy of it."""
+    for rows in row_ranges(len(matrix), STRIP_ROWS):
+        matrix[: rows.start, rows] = matrix[rows, : rows.start].T
+        own = np.tril(matrix[rows, rows])
+        matrix[rows, rows] = own + np.tril(own, -1).T
+
+
+def _overlap(rows: slice, wanted: np.ndarray) -> bool:
+    return bool(((wanted >= rows.start) & (wanted < rows.stop)).any())
+
+
+def _rows_of(part: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return rows of a block, without a copy where they follow each other."""
+    if len(rows) == rows[-1] - rows[0] + 1 and (np.diff(rows) == 1).all():
+        return part[rows[0] : rows[-1] + 1]
+    return part[rows]

@@ -1,1 +1,0 @@
-"""Algorithms: pure functions from a problem to a result."""

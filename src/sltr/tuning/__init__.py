@@ -1,0 +1,1 @@
+"""Which settings predict best: candidates, held-out predictions, choice, final fit."""

@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+from oracles import assert_close
+
+from sltr.arrays import (
+    as_array,
+    clip,
+    eigh,
+    eigvalsh,
+    has_real_numbers,
+    is_array_api,
+    is_numpy,
+    positive_solver,
+    real_dtype,
+    singular_values,
+    spectral_norm,
+    to_float64,
+    to_numpy,
+    to_python,
+)
+
+
+def test_values_cross_between_libraries(xp, rng):
+    x = rng.normal(size=(2, 3))
+    given = xp.array(x)
+    assert is_array_api(given)
+    assert is_numpy(given) == (xp.name == "numpy")
+    assert np.array_equal(to_numpy(given), x)
+    assert to_python(given) == x.tolist()
+    for values in (x, x.tolist(), given):
+        found = as_array(values, xp.array(x, "float32"))
+        assert xp.numpy(found).dtype == np.float32
+        np.testing.assert_allclose(xp.numpy(found), x, rtol=1e-6)
+    assert is_numpy(as_array(given, x))
+
+
+def test_lists_are_no_arrays():
+    assert not is_array_api([1.0])
+    assert not is_array_api("word")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "real"),
+    [("float32", "float32"), ("float64", "float64"), ("int64", "float64")],
+)
+def test_single_precision_is_the_only_other_precision(xp, dtype, real):
+    x = xp.array(np.ones(2), dtype)
+    found = as_array([1.5], x, dtype=real_dtype(x))
+    assert xp.numpy(found).dtype == real
+    if dtype != "int64":
+        assert xp.numpy(to_float64(x)).dtype == np.float64
+
+
+def test_real_numbers_are_told_from_others(xp):
+    for dtype in ("bool", "int64", "float32"):
+        assert has_real_numbers(xp.array(np.ones(2), dtype))
+    assert not has_real_numbers(xp.array(np.ones(2), "complex128"))
+    assert not has_real_numbers(np.array(["a"]))
+
+
+def test_decompositions_agree_with_numpy(xp, rng):
+    x = rng.normal(size=(2, 3, 5))
+    gram = x @ np.swapaxes(x, 1, 2)
+    values, vectors = (xp.numpy(v) for v in eigh(xp.array(gram)))
+    assert_close((vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2), gram)
+    expected = np.linalg.svd(x, compute_uv=False)
+    for given in (x, np.swapaxes(x, 1, 2).copy()):
+        fast = xp.numpy(singular_values(xp.array(given)))
+        exact = xp.numpy(singular_values(xp.array(given), exact=True))
+        assert_close(np.sort(fast)[:, ::-1], expected)
+        assert_close(exact, expected)
+        assert_close(xp.numpy(spectral_norm(xp.array(given))), expected[:, 0])
+    rhs = rng.normal(size=(3, 2))
+    found = xp.numpy(positive_solver(xp.array(gram[0]))(xp.array(rhs)))
+    assert_close(found, np.linalg.solve(gram[0], rhs))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("side", [1, 2, 7, 8, 31, 64, 65])
+def test_eigenpairs_of_any_side_and_spectrum(xp, rng, side, dtype):
+    """Full rank, rank one, zero, equal eigenvalues, and no diagonal at all."""
+    x = rng.normal(size=(side, 2 * side))
+    off = np.full((side, side), 1e-3) - 1e-3 * np.eye(side)
+    given = np.stack(
+        [x @ x.T, np.outer(x[:, 0], x[:, 0]), 0 * off, 7 * np.eye(side), off]
+    ).astype(dtype)
+    values, vectors = (xp.numpy(v) for v in eigh(xp.array(given)))
+    assert values.dtype == vectors.dtype == dtype
+    limit = 30 * np.sqrt(side) * np.finfo(dtype).eps
+    for g, matrix in enumerate(given):
+        size = np.linalg.norm(matrix, 2) + (g == 2)
+        v, vec = values[g].astype(float), vectors[g].astype(float)
+        assert np.all(np.diff(v) >= 0)
+        assert np.abs((vec * v) @ vec.T - matrix).max() <= limit * size
+        assert np.abs(vec.T @ vec - np.eye(side)).max() <= limit
+        alone = xp.numpy(eigvalsh(xp.array(given)))[g]
+        assert np.abs(alone - v).max() <= limit * size
+
+
+def test_clip_takes_numbers_arrays_and_no_bound(xp, rng):
+    x = rng.normal(size=(4, 3))
+    low = -np.abs(rng.normal(size=(4, 1)))
+    given = xp.array(x)
+    assert np.array_equal(xp.numpy(clip(given, -0.5, 0.5)), np.clip(x, -0.5, 0.5))
+    assert np.array_equal(xp.numpy(clip(given, None, 0.5)), np.minimum(x, 0.5))
+    assert np.array_equal(xp.numpy(clip(given, 0.0, None)), np.maximum(x, 0.0))
+    found = xp.numpy(clip(given, xp.array(low), xp.array(-low)))
+    assert np.array_equal(found, np.clip(x, low, -low))
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_a_matrix_that_rounding_made_indefinite_is_still_solved(name):
+    xp = pytest.importorskip(name)
+    rows = np.random.default_rng(0).normal(size=(5, 3))
+    matrix = rows @ rows.T - 1e-13 * np.eye(5)
+    rhs = rows @ np.ones((3, 1))
+    found = np.asarray(positive_solver(xp.asarray(matrix))(xp.asarray(rhs)))
+    np.testing.assert_allclose(matrix @ found, rhs, atol=1e-8)

@@ -1,0 +1,400 @@
+"""Bad input meets a clear error, odd input the right answer, in every model."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.peers.elementary import ElemRidge, TensorRidge
+
+MODELS = [SLTRRegressor(), SLTRClassifier(), ElemRidge(), TensorRidge()]
+REGRESSORS = [SLTRRegressor(), ElemRidge(), TensorRidge()]
+every_model = pytest.mark.parametrize(
+    "model", MODELS, ids=lambda model: type(model).__name__
+)
+every_regressor = pytest.mark.parametrize(
+    "model", REGRESSORS, ids=lambda model: type(model).__name__
+)
+
+
+@pytest.fixture
+def data(rng):
+    """Whole numbers, so that every dtype can hold them."""
+    X = rng.integers(-3, 4, size=(30, 4, 3, 2)).astype(float)
+    y = (X[:, 0, 0, 0] + X[:, 1, 0, 0] > 0).astype(float)
+    return X, y
+
+
+def with_value(X, value):
+    X = X.copy()
+    X[2, 1, 0, 1] = value
+    return X
+
+
+def with_last(y, value):
+    y = y.copy()
+    y[-1] = value
+    return y
+
+
+BAD = {
+    "one axis": (lambda X, y: (X[:, 0, 0, 0], y), "2D array|first axis"),
+    "unequal lengths": (lambda X, y: (X[:-1], y), "inconsistent|equal numbers"),
+    "NaN": (lambda X, y: (with_value(X, np.nan), y), "NaN"),
+    "infinity": (lambda X, y: (with_value(X, np.inf), y), "infinity"),
+    "NaN in y": (lambda X, y: (X, with_last(y, np.nan)), "NaN|finite"),
+    "infinite y": (lambda X, y: (X, with_last(y, np.inf)), "infinity|finite"),
+    "no samples": (lambda X, y: (X[:0], y[:0]), "0 sample|at least one"),
+    "no features": (lambda X, y: (X[:, :0], y), "0 feature|at least one"),
+    "one sample": (lambda X, y: (X[:1], y[:1]), "at least 2|minimum of 2"),
+    "complex": (lambda X, y: (X + 1j, y), "[Cc]omplex"),
+}
+
+
+@every_model
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_data_is_refused(data, model, kind):
+    spoil, message = BAD[kind]
+    with pytest.raises(ValueError, match=message):
+        clone(model).fit(*spoil(*data))
+
+
+@every_model
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_foreign_data_is_refused(foreign, data, model, kind):
+    X, y = BAD[kind][0](*data)
+    with pytest.raises(ValueError):  # noqa: PT011 the words differ by library
+        clone(model).fit(foreign.array(X), foreign.array(y))
+
+
+@every_model
+def test_data_that_is_no_number_is_refused(data, model):
+    X, y = data
+    words = X.astype(object)
+    words[0, 0, 0, 0] = "word"
+    with pytest.raises(ValueError, match="convert"):
+        clone(model).fit(words, y)
+    with pytest.raises(ValueError, match="requires y"):
+        clone(model).fit(X, None)
+
+
+@every_model
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": -1.0},
+        {"epsilon": float("nan")},
+        {"epsilon": float("inf")},
+        {"epsilon": "gcv"},
+        {"lambda_sparse": -0.1},
+        {"lambda_sparse": float("nan")},
+        {"lambda_low": float("inf")},
+        {"lambda_low": -1.0},
+        {"lambda_low": None},
+        {"radius": "diameter"},
+        {"feature_shape": (5, 5)},
+        {"feature_shape": (-4, -6)},
+        {"feature_shape": 24.5},
+        {"coupling": "sum"},
+        {"weights": "none"},
+        {"solver": "sgd"},
+        {"tol": -1.0},
+        {"max_iter": 0},
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused_by_name(data, model, change):
+    [name] = change
+    if name not in model.get_params():
+        pytest.skip(f"{type(model).__name__} has no {name}")
+    with pytest.raises(ValueError, match=name):
+        clone(model).set_params(**change).fit(*data)
+
+
+@every_model
+def test_other_shapes_are_refused_at_prediction(data, model):
+    X, y = data
+    fitted = clone(model).fit(X, y)
+    for other in (X[:, :, :2], X.reshape(30, 4, 6), X.reshape(30, -1), X[:, :3]):
+        with pytest.raises(ValueError, match=r"fitted on|features"):
+            fitted.predict(other)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.predict(with_value(X, np.nan))
+
+
+@every_model
+def test_bad_weights_are_refused(data, model):
+    X, y = data
+    for weight, message in (
+        (-np.ones(30), "[Nn]egative"),
+        (np.full(30, np.nan), "NaN"),
+        (np.ones(29), "shape"),
+        (np.zeros(30), "positive weight|weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clone(model).fit(X, y, sample_weight=weight)
+
+
+@every_model
+def test_bad_foreign_weights_are_refused(foreign, data, model):
+    X, y = (foreign.array(v) for v in data)
+    for weight in (-np.ones(30), np.full(30, np.nan), np.ones(29), np.zeros(30)):
+        with pytest.raises(ValueError, match="weight"):
+            clone(model).fit(X, y, sample_weight=foreign.array(weight))
+
+
+def test_labels_of_one_class_are_refused(data):
+    X, y = data
+    for labels in (np.zeros(30), np.array(["same"] * 30)):
+        with pytest.raises(ValueError, match="one class"):
+            SLTRClassifier().fit(X, labels)
+    with pytest.raises(ValueError, match="one class"):
+        SLTRClassifier().fit(X, y, sample_weight=y)
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray])
+def test_plain_labels_go_with_foreign_samples(foreign, data, kind):
+    X, y = data
+    labels = np.where(y > 0, "yes", "no")
+    weight = np.where(np.arange(30) < 5, 0.0, 1.0)
+    expected = SLTRClassifier().fit(X[5:], labels[5:])
+    given = foreign.array(X)
+    found = SLTRClassifier().fit(given, kind(labels), sample_weight=weight)
+    assert found.classes_.tolist() == ["no", "yes"]
+    assert np.mean(found.predict(given) == expected.predict(X)) > 0.9
+
+
+def test_continuous_labels_are_refused(data, rng):
+    with pytest.raises(ValueError, match="label type"):
+        SLTRClassifier().fit(data[0], rng.normal(size=30))
+
+
+@every_regressor
+def test_a_constant_response_is_predicted(data, model):
+    X, _ = data
+    fitted = clone(model).fit(X, np.full(30, 4.5))
+    assert np.abs(fitted.coef_).max() < 1e-10
+    np.testing.assert_allclose(fitted.predict(X), 4.5)
+
+
+@every_model
+def test_samples_of_zeros_say_nothing(data, model):
+    X, y = data
+    fitted = clone(model).fit(0.0 * X, y)
+    assert not fitted.coef_.any()
+    if isinstance(model, SLTRClassifier):
+        share = fitted.predict_proba(X)[:, 1]
+        assert np.ptp(share) == 0.0
+        assert share[0] == pytest.approx(y.mean(), abs=0.05)
+    else:
+        np.testing.assert_allclose(fitted.predict(X), y.mean())
+
+
+@every_model
+@pytest.mark.parametrize("epsilon", [0.0, "loo"])
+def test_equal_samples_and_no_penalty_still_fit(data, model, epsilon):
+    X, y = data
+    same = np.broadcast_to(X[:1], X.shape)
+    fitted = clone(model).set_params(epsilon=epsilon).fit(same, y)
+    assert np.isfinite(fitted.coef_).all()
+    assert np.abs(fitted.coef_).max() < 1e-6
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float16", "object"])
+def test_other_dtypes_are_taken_as_real_numbers(data, model, dtype):
+    X, y = data
+    X = np.abs(X)
+    expected = clone(model).fit(X, y)
+    found = clone(model).fit(X.astype(dtype), y)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-3)
+    np.testing.assert_allclose(
+        found.predict(X.astype(dtype)), expected.predict(X), atol=1e-2
+    )
+
+
+@every_model
+def test_truth_values_are_zeros_and_ones(data, model):
+    X, y = data
+    expected = clone(model).fit((X > 0).astype(float), y)
+    found = clone(model).fit(X > 0, y)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-12)
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["int64", "bool"])
+def test_foreign_whole_numbers_are_taken_as_real(foreign, data, model, dtype):
+    X, y = data
+    X = X.astype(dtype)
+    expected = clone(model).fit(X.astype(float), y)
+    found = clone(model).fit(foreign.array(X), foreign.array(y))
+    np.testing.assert_allclose(foreign.numpy(found.coef_), expected.coef_, atol=5e-3)
+
+
+def strided(X):
+    wide = np.zeros((60, 4, 6, 2))
+    wide[::2, :, ::2] = X
+    return wide[::2, :, ::2]
+
+
+def backwards(X):
+    return np.ascontiguousarray(X[::-1, :, ::-1])[::-1, :, ::-1]
+
+
+def read_only(X):
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+@every_model
+@pytest.mark.parametrize(
+    "layout", [np.asfortranarray, strided, backwards, read_only, np.ndarray.tolist]
+)
+def test_the_layout_in_memory_does_not_matter(data, model, layout):
+    X, y = data
+    expected = clone(model).fit(X, y)
+    laid = layout(X)
+    found = clone(model).fit(laid, y)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-10)
+    np.testing.assert_allclose(found.predict(laid), expected.predict(X), atol=1e-9)
+
+
+@every_model
+def test_foreign_views_are_read_as_they_are(foreign, data, model):
+    X, y = data
+    expected = clone(model).fit(X, y)
+    turned = foreign.array(np.ascontiguousarray(np.moveaxis(X, 0, -1)))
+    view = foreign.namespace.moveaxis(turned, -1, 0)
+    found = clone(model).fit(view, foreign.array(y))
+    np.testing.assert_allclose(foreign.numpy(found.coef_), expected.coef_, atol=5e-3)
+
+
+@every_model
+def test_fit_leaves_its_input_alone(data, model):
+    X, y = data
+    weight = np.linspace(0.5, 1.5, 30)
+    kept = [v.copy() for v in (X, y, weight)]
+    clone(model).fit(X, y, sample_weight=weight)
+    for now, before in zip((X, y, weight), kept, strict=True):
+        assert np.array_equal(now, before)
+
+
+def test_tensors_of_another_shape_are_named_in_full(data):
+    X, y = data
+    model = SLTRRegressor().fit(X, y)
+    expected = (
+        r"X has shape \(4, 2, 3\) per sample; the model was fitted on \(4, 3, 2\)"
+    )
+    with pytest.raises(ValueError, match=expected):
+        model.predict(np.swapaxes(X, 2, 3))
+    with pytest.raises(ValueError, match=r"X has shape \(5, 3, 2\)"):
+        model.predict(np.concatenate([X, X[:, :1]], axis=1))
+    model.partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"X has shape \(3, 3, 2\)"):
+        model.partial_fit(X[:, :3], y)
+
+
+@every_regressor
+def test_words_are_no_responses(data, model):
+    X, y = data
+    words = np.where(y > 0, "up", "down")
+    for given in (words, words.tolist(), words.astype(object)):
+        with pytest.raises(ValueError, match=r"y holds words.*SLTRClassifierCV"):
+            clone(model).fit(X, given)
+    numbers = y.astype(object)
+    np.testing.assert_allclose(
+        clone(model).fit(X, numbers).coef_, clone(model).fit(X, y).coef_
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tol": "small"},
+        {"n_jobs": "all"},
+        {"n_jobs": (1, 2, 3)},
+        {"feature_shape": "ab"},
+    ],
+)
+def test_words_and_wrong_lengths_are_no_parameters(data, change):
+    X, y = data
+    [name] = change
+    with pytest.raises(ValueError, match=f"{name}=.* was given"):
+        SLTRRegressor(**change).fit(X.reshape(len(X), -1), y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("unit", [1e20, 1e-20])
+def test_samples_out_of_range_are_refused(data, unit):
+    X, y = data
+    with pytest.raises(ValueError, match="float32 does not have"):
+        SLTRRegressor().fit((unit * X).astype(np.float32), y.astype(np.float32))
+    SLTRRegressor().fit(unit * X, y)
+
+
+@pytest.mark.parametrize("refine", [("sparse", None), ("sparse", 0.03)])
+def test_a_given_sparse_refit_needs_no_low_radius(data, refine):
+    X, y = data
+    found = SLTRRegressor(lambda_low=0.1, refine=refine).fit(X, y).coef_
+    assert found.any()
+    expected = SLTRRegressor(lambda_low=0.0, refine=refine).fit(X, y).coef_
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_ranks_may_be_numpys(data):
+    X, y = data
+    ranks = (np.int64(2), np.int64(2), np.int64(1))
+    found = SLTRRegressor(refine=("tucker", ranks, 0.3)).fit(X, y).coef_
+    expected = SLTRRegressor(refine=("tucker", (2, 2, 1), 0.3)).fit(X, y).coef_
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_refits_of_sorted_labels_see_every_class(rng):
+    y = np.repeat(np.arange(5), 30)
+    X = rng.normal(size=(150, 6, 5))
+    X[np.arange(150), y, 0] += 2.0
+    mixed = rng.permutation(150)
+    scales = [
+        np.linalg.norm(SLTRClassifier(refine="scale").fit(X[rows], y[rows]).coef_)
+        for rows in (np.arange(150), mixed)
+    ]
+    assert 0.8 < scales[0] / scales[1] < 1.25
+
+
+@pytest.mark.parametrize("kind", ["dask", "torch"])
+def test_words_as_responses_are_told_for_samples_of_any_kind(kind):
+    X = np.zeros((6, 3, 2))
+    library = pytest.importorskip("dask.array" if kind == "dask" else "torch")
+    for words in (list("aabbcc"), np.array(list("aabbcc"))):
+        with pytest.raises(ValueError, match="y holds words, such as 'a'"):
+            SLTRRegressor().fit(library.asarray(X), words)
+
+
+def test_names_of_columns_are_not_those_of_an_earlier_fit(rng):
+    torch = pytest.importorskip("torch")
+    pandas = pytest.importorskip("pandas")
+    X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
+    model = SLTRRegressor().fit(pandas.DataFrame(X, columns=list("abcd")), y)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    model.fit(torch.asarray(X), torch.asarray(y))
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_a_fold_that_repeats_samples_is_refused(rng):
+    X, y = rng.normal(size=(20, 3, 2)), rng.normal(size=20)
+    rows = np.arange(20)
+    folds = [(np.r_[rows[5:], rows[5:8]], rows[:5])]
+    with pytest.raises(ValueError, match="18 samples, of which 15"):
+        SLTRRegressorCV(cv=folds).fit(X, y)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e19), ("float64", 1e160)])
+@pytest.mark.parametrize("model", [SLTRRegressor(), SLTRRegressorCV(), TensorRidge()])
+def test_responses_whose_squares_overflow_are_refused(rng, model, dtype, size):
+    X = rng.normal(size=(20, 3, 2)).astype(dtype)
+    y = rng.normal(size=20).astype(dtype)
+    for unit in (size, 0.01 / size):
+        with pytest.raises(ValueError, match="Divide y by its largest entry"):
+            clone(model).fit(X, y * np.array(unit, dtype))

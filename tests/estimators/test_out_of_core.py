@@ -1,0 +1,356 @@
+"""Fits to samples that stay in a file equal fits in memory."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from sltr import (
+    RemursRegressor,
+    SLTRClassifier,
+    SLTRClassifierCV,
+    SLTRRegressor,
+    SLTRRegressorCV,
+    load,
+    save,
+    sltr_path,
+)
+from sltr.samples import stored
+from sltr.tuning import held_out as passes
+
+zarr = pytest.importorskip("zarr")
+
+SMALL_GRID = {"lambdas_sparse": (0.0, 0.3, 0.7), "lambdas_low": (0.0, 0.5)}
+LARGE = (30, (18, 17, 16))  # beyond what is solved as one batch
+SIZES = [(40, (6, 5, 4)), (90, (4, 3, 2))]
+every_size = pytest.mark.parametrize("size", SIZES, ids=["wide", "tall"])
+
+
+@pytest.fixture(autouse=True)
+def tight(monkeypatch):
+    """Blocks of 400 entries; predictions for a few coefficients at a time."""
+    monkeypatch.setattr(stored, "BLOCK_SHARE", 10**6 // (400 * 8))
+    monkeypatch.setattr(stored, "PRODUCT_ROWS", 8)
+    monkeypatch.setattr(passes, "WAITING_SHARE", 60)
+    monkeypatch.setattr(passes, "CHUNK_SHARE", 60)
+    monkeypatch.setattr(passes, "PILOT_SHARE", 150)
+
+
+def drawn(rng, size):
+    n_samples, shape = size
+    coef = np.zeros(shape)
+    coef[:2, :2, :2] = 1.0
+    X = rng.normal(size=(n_samples, *shape)) + 2.0
+    y = X.reshape(n_samples, -1) @ coef.reshape(-1) + 0.3 * rng.normal(size=n_samples)
+    return X, y
+
+
+def as_zarr(X, chunks=None):
+    found = zarr.create_array(
+        zarr.storage.MemoryStore(),
+        shape=X.shape,
+        chunks=chunks or (7, 2, *X.shape[2:]),
+        dtype=X.dtype,
+    )
+    found[...] = X
+    return found
+
+
+def same(found, expected, tol=1e-8):
+    np.testing.assert_allclose(found, expected, rtol=tol, atol=tol)
+
+
+def labels_of(y):
+    return np.array(["low", "mid", "high"])[np.digitize(y, np.quantile(y, [0.3, 0.7]))]
+
+
+@every_size
+@pytest.mark.parametrize("epsilon", ["loo", 0.5])
+def test_a_fit_is_the_one_in_memory(rng, size, epsilon):
+    X, y = drawn(rng, size)
+    weight = rng.uniform(0.5, 2.0, size=len(y))
+    weight[[0, 5, 6, 30]] = 0.0
+    model = SLTRRegressor(epsilon, 0.2, 0.2, refine="scale")
+    here = clone(model).fit(X, y, weight)
+    there = clone(model).set_params(memory_limit="1MB").fit(as_zarr(X), y, weight)
+    same(there.coef_, here.coef_)
+    same(there.intercept_, here.intercept_)
+    same(there.epsilon_, here.epsilon_)
+    same(there.predict(as_zarr(X)), here.predict(X))
+    assert here.pilot_method_ == there.pilot_method_
+    assert there.pilot_method_ == ("dual" if size[0] < 90 else "primal")
+    assert there.shape_in_ == X.shape[1:]
+
+
+@every_size
+@pytest.mark.parametrize("rule", ["average", "best", "1se"])
+def test_tuning_is_the_one_in_memory(rng, size, rule):
+    X, y = drawn(rng, size)
+    options = {**SMALL_GRID, "rule": rule, "cv": KFold(4, shuffle=True, random_state=0)}
+    here = SLTRRegressorCV(refine=(None, "scale"), **options).fit(X, y)
+    there = SLTRRegressorCV(memory_limit="1MB", **options).fit(as_zarr(X), y)
+    scores = "mean_test_score"
+    same(there.cv_results_[scores], here.cv_results_[scores])
+    same(there.cv_results_["param_epsilon"], here.cv_results_["param_epsilon"])
+    for name in ("lambda_sparse", "lambda_low", "refine"):
+        column = f"param_{name}"
+        assert there.cv_results_[column].tolist() == here.cv_results_[column].tolist()
+    same(there.coef_, here.coef_)
+    same(there.intercept_, here.intercept_)
+
+
+def test_chains_of_warm_starts_are_the_ones_in_memory(rng, monkeypatch):
+    monkeypatch.setattr(stored, "BLOCK_SHARE", 8)
+    X, y = drawn(rng, LARGE)
+    options = {**SMALL_GRID, "epsilons": [30.0, 31.0, 3000.0], "cv": 2}
+    here = SLTRRegressorCV(refine=(None, "scale"), **options).fit(X, y)
+    there = SLTRRegressorCV(memory_limit="20MB", **options).fit(as_zarr(X), y)
+    name = "mean_test_score"
+    same(there.cv_results_[name], here.cv_results_[name])
+    same(there.coef_, here.coef_)
+
+
+@pytest.mark.parametrize("model", [SLTRClassifier, SLTRClassifierCV])
+def test_classes_are_those_found_in_memory(rng, model):
+    X, y = drawn(rng, SIZES[0])
+    labels = labels_of(y)
+    options = (
+        {"refine": (None, "scale"), **SMALL_GRID} if model is not SLTRClassifier else {}
+    )
+    here = model(**options).fit(X, labels)
+    there = model(memory_limit="1MB", **options).fit(as_zarr(X), labels)
+    same(there.coef_, here.coef_)
+    same(there.sigmoids_, here.sigmoids_, 1e-6)
+    same(there.predict_proba(as_zarr(X)), here.predict_proba(X), 1e-6)
+    assert there.predict(as_zarr(X)).tolist() == here.predict(X).tolist()
+
+
+def test_processes_find_the_same(rng):
+    X, y = drawn(rng, SIZES[0])
+    options = {**SMALL_GRID, "cv": 3, "memory_limit": "1MB"}
+    alone = SLTRRegressorCV(**options).fit(as_zarr(X), y)
+    both = SLTRRegressorCV(n_jobs=2, **options).fit(as_zarr(X), y)
+    same(both.coef_, alone.coef_, 1e-12)
+
+
+def test_close_penalties_stay_together_as_far_as_memory_allows(rng):
+    first, other = rng.normal(size=(2, 1, 30))
+    close = np.stack([first, first * 1.0001, first * 1.0002, other, other * 1.0001])
+    cut = [slice(0, 3), slice(3, 5)]
+    assert passes._groups(close, 5) == cut
+    assert passes._groups(close, 2) == [slice(0, 2), slice(2, 3), slice(3, 5)]
+    both = np.concatenate([close, rng.normal(size=close.shape)], axis=1)
+    assert len(passes._groups(both, 5)) == 5
+
+
+def test_penalties_one_by_one_find_the_same(rng, monkeypatch):
+    X, y = drawn(rng, SIZES[0])
+    options = {**SMALL_GRID, "epsilons": [0.5, 0.501], "memory_limit": "1MB", "cv": 3}
+    counts = []
+    original = passes._jobs
+
+    def counted(*arguments):
+        counts.append(len(original(*arguments)))
+        return original(*arguments)
+
+    monkeypatch.setattr(passes, "_jobs", counted)
+    together = SLTRRegressorCV(**options).fit(as_zarr(X), y)
+    assert sum(counts) == 3
+    counts.clear()
+    monkeypatch.setattr(passes, "STATE_SHARE", 10**6)
+    single = SLTRRegressorCV(**options).fit(as_zarr(X), y)
+    assert sum(counts) == 3 * 2
+    same(single.coef_, together.coef_)
+    name = "mean_test_score"
+    same(single.cv_results_[name], together.cv_results_[name])
+
+
+def test_the_number_of_passes_is_what_the_page_on_planning_says(rng, monkeypatch):
+    """Gram matrix, pilots, predictions, final pilot: one pass each if they fit."""
+    X, y = drawn(rng, SIZES[0])
+    source = as_zarr(X)
+    read = []
+
+    class Counted:
+        shape, dtype, chunks = source.shape, source.dtype, source.chunks
+
+        def __getitem__(self, index):
+            found = source[index]
+            read.append(found.size)
+            return found
+
+    for module, name in (
+        (stored, "BLOCK_SHARE"),
+        (passes, "WAITING_SHARE"),
+        (passes, "CHUNK_SHARE"),
+        (passes, "PILOT_SHARE"),
+    ):
+        monkeypatch.setattr(module, name, 1)
+    SLTRRegressorCV(memory_limit="1MB", cv=4, **SMALL_GRID).fit(Counted(), y)
+    assert sum(read) == 4 * X.size
+
+
+def test_a_whole_path_from_a_file(rng):
+    X, y = drawn(rng, SIZES[0])
+    here = sltr_path(X, y, **SMALL_GRID)
+    there = sltr_path(as_zarr(X), y, memory_limit="1MB", **SMALL_GRID)
+    same(there.coef, here.coef)
+    same(there.intercept, here.intercept)
+
+
+def test_a_memmap_beyond_the_limit_is_not_copied(rng, tmp_path):
+    X, y = drawn(rng, (100, (20, 10, 20)))
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    model = SLTRRegressor(1.0, memory_limit=10**6 * 10)
+    here = clone(model).fit(X, y)
+    seen = []
+    model.set_params(memory_limit="2MB", progress=lambda *step: seen.append(step))
+    there = model.fit(mapped, y)
+    assert seen, "the file was not read in blocks"
+    assert there.pilot_method_ == "dual"
+    same(there.coef_, here.coef_)
+
+
+@pytest.mark.parametrize("refine", [None, "scale"])
+@pytest.mark.parametrize("chunks", [None, (7, 3, 5, 2)])
+def test_an_hdf5_data_set_stays_in_its_file(rng, tmp_path, refine, chunks):
+    h5py = pytest.importorskip("h5py")
+    X, y = drawn(rng, SIZES[0])
+    here = SLTRRegressor(refine=refine).fit(X, y)
+    with h5py.File(tmp_path / "samples.h5", "w") as file:
+        data = file.create_dataset("X", data=X, chunks=chunks)
+        seen = []
+        model = SLTRRegressor(refine=refine, memory_limit="1MB")
+        model.set_params(progress=lambda *step: seen.append(step)).fit(data, y)
+        same(model.predict(data), here.predict(X))
+    assert seen, "the file was not read in blocks"
+    same(model.coef_, here.coef_)
+
+
+def test_flat_rows_in_a_file_are_folded(rng):
+    X, y = drawn(rng, SIZES[0])
+    here = SLTRRegressor(1.0).fit(X, y)
+    flat = as_zarr(X.reshape(len(X), -1), (9, 50))
+    there = SLTRRegressor(1.0, feature_shape=X.shape[1:]).fit(flat, y)
+    same(there.coef_, here.coef_)
+    assert there.n_features_in_ == 120
+
+
+def test_single_precision_and_whole_numbers(rng):
+    X, y = drawn(rng, SIZES[0])
+    single = SLTRRegressor(1.0).fit(as_zarr(X.astype(np.float32)), y)
+    assert single.coef_.dtype == np.float32
+    counts = rng.integers(0, 255, size=X.shape, dtype=np.uint8)
+    here = SLTRRegressor(1.0).fit(counts.astype(float), y)
+    same(SLTRRegressor(1.0).fit(as_zarr(counts), y).coef_, here.coef_)
+
+
+@pytest.mark.parametrize("refine", ["tucker", ("cp", 1, 1.0), (None, "sparse")])
+def test_refits_of_samples_in_a_file_are_refused(rng, refine):
+    X, y = drawn(rng, SIZES[0])
+    model = SLTRRegressor if refine != (None, "sparse") else SLTRRegressorCV
+    with pytest.raises(ValueError, match="Load X into memory"):
+        model(refine=refine).fit(as_zarr(X), y)
+
+
+def test_a_scorer_gets_the_predictions_but_no_samples(rng):
+    X, y = drawn(rng, SIZES[0])
+    shapes = []
+
+    def scorer(model, X, y):
+        shapes.append(X.shape)
+        return -np.abs(model.predict(X) - y).mean()
+
+    SLTRRegressorCV(scoring=scorer, cv=4, **SMALL_GRID).fit(as_zarr(X), y)
+    assert set(shapes) == {(10, 0)}
+
+
+def test_bad_values_and_broken_chunks_leave_the_model_as_it_was(rng):
+    X, y = drawn(rng, SIZES[0])
+    model = SLTRRegressor(1.0, memory_limit="1MB").fit(X, y)
+    before = model.coef_.copy()
+    X[17, 1, 1, 1] = np.nan
+    with pytest.raises(ValueError, match="sample 17"):
+        model.fit(as_zarr(X), y)
+    source = as_zarr(np.nan_to_num(X))
+
+    class Broken:
+        shape, dtype, chunks = source.shape, source.dtype, source.chunks
+
+        def __getitem__(self, index):
+            if index[0].start >= 14:
+                raise RuntimeError("checksum does not match")
+            return source[index]
+
+    with pytest.raises(OSError, match=r"samples 1\d:1\d .*checksum does not match"):
+        model.fit(Broken(), y)
+    assert np.array_equal(model.coef_, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X, y[:-1]), "equal numbers"),
+        (lambda X, y: (X, np.where(y > y.mean(), np.nan, y)), "finite"),
+        (lambda X, y: (X, None), "y=None"),
+        (lambda X, y: (X.astype(complex), y), "real numbers"),
+        (lambda X, y: (X[:, 0, 0, 0], y), "first axis counts"),
+    ],
+)
+def test_bad_input_is_refused(rng, change, message):
+    X, y = change(*drawn(rng, SIZES[0]))
+    chunks = None if X.ndim > 2 else X.shape
+    with pytest.raises(ValueError, match=message):
+        SLTRRegressor().fit(as_zarr(X, chunks), y)
+
+
+def test_samples_of_another_shape_are_refused(rng):
+    X, y = drawn(rng, SIZES[0])
+    model = SLTRRegressor(1.0).fit(X, y)
+    with pytest.raises(ValueError, match="fitted on"):
+        model.predict(as_zarr(X[:, :5]))
+
+
+def test_limits_are_checked_and_may_rule_out_a_factorisation(rng, monkeypatch):
+    monkeypatch.setattr(stored, "BLOCK_SHARE", 8)
+    X, y = drawn(rng, SIZES[0])
+    with pytest.raises(ValueError, match="memory_limit="):
+        SLTRRegressor(memory_limit="lots").fit(as_zarr(X), y)
+    wide = rng.normal(size=(200, 300))
+    response = wide[:, 0] + 0.1 * rng.normal(size=200)
+    exact = SLTRRegressor(5.0).fit(wide, response)
+    assert exact.pilot_method_ == "dual"
+    there = SLTRRegressor(5.0, memory_limit=10**6).fit(
+        as_zarr(wide, (50, 70)), response
+    )
+    assert there.pilot_method_ == "cg"
+    same(there.coef_, exact.coef_)
+    with pytest.raises(ValueError, match="raise memory_limit"):
+        SLTRRegressor(memory_limit=10**6).fit(as_zarr(wide, (50, 70)), response)
+
+
+def test_other_methods_load_such_samples(rng):
+    X, y = drawn(rng, SIZES[0])
+    same(RemursRegressor().fit(as_zarr(X), y).coef_, RemursRegressor().fit(X, y).coef_)
+
+
+def test_models_are_saved_with_their_limit(rng, tmp_path):
+    X, y = drawn(rng, SIZES[0])
+    model = SLTRRegressor(1.0, memory_limit="5MB").fit(as_zarr(X), y)
+    save(model, tmp_path / "model.sltr")
+    again = load(tmp_path / "model.sltr")
+    assert again.memory_limit == "5MB"
+    assert again.pilot_method_ == "dual"
+
+
+def test_the_default_says_which_refits_it_leaves_out(rng):
+    X, y = drawn(rng, SIZES[0])
+    with pytest.warns(UserWarning, match="refits"):
+        SLTRRegressorCV(**SMALL_GRID, cv=3).fit(as_zarr(X), y)
+
+
+def test_a_memory_limit_changes_nothing_for_samples_in_memory(rng):
+    X, y = drawn(rng, (150, (12, 13, 1)))
+    limited = SLTRRegressor(memory_limit="1MB").fit(X, y)
+    same(limited.coef_, SLTRRegressor().fit(X, y).coef_)

@@ -1,0 +1,187 @@
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import mean_absolute_error
+
+from sltr.peers.surf import SURFRegressor, SURFRegressorCV
+
+SMALL_CV = {"epsilons": (0.03,), "alphas": (0.0, 1.0), "stops": (0.0, 0.3), "cv": 3}
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def planted(rng, n=120, shape=(6, 5, 4), noise=0.2):
+    X = rng.standard_normal((n, *shape)) + 3.0
+    coef = np.zeros(shape)
+    coef[0, :2, 1] = 1.0
+    coef[3, 4, 2:] = -1.5
+    y = np.tensordot(X, coef, axes=len(shape)) + 7.0
+    return X, y + noise * rng.standard_normal(n), coef
+
+
+@pytest.mark.parametrize(
+    "model", [SURFRegressor(2, alpha=0.0), SURFRegressorCV(3, **SMALL_CV)]
+)
+def test_planted_terms_are_found(rng, model):
+    X, y, coef = planted(rng)
+    model.fit(X, y)
+    assert np.linalg.norm(model.coef_ - coef) < 0.25 * np.linalg.norm(coef)
+    assert model.predict(X).mean() == pytest.approx(y.mean())
+    rebuilt = np.einsum("r,ir,jr,kr->ijk", model.scales_, *model.factors_)
+    np.testing.assert_allclose(rebuilt, model.coef_)
+
+
+@pytest.mark.parametrize("model", [SURFRegressor(2), SURFRegressorCV(2, **SMALL_CV)])
+def test_scales_of_X_and_y_do_not_matter(rng, model):
+    X, y, _ = planted(rng)
+    coef = model.fit(X, y).coef_
+    np.testing.assert_allclose(model.fit(X * 1e3, y * 1e-2).coef_, coef * 1e-5)
+
+
+def test_weight_is_repetition(rng):
+    X, y, _ = planted(rng, n=40)
+    weight = rng.integers(0, 4, size=40)
+    weighted = SURFRegressor(2).fit(X, y, sample_weight=weight)
+    repeated = SURFRegressor(2).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-10)
+    assert weighted.intercept_ == pytest.approx(repeated.intercept_)
+
+
+def test_no_intercept_is_a_fit_through_the_origin(rng):
+    X, y, _ = planted(rng)
+    model = SURFRegressor(fit_intercept=False).fit(X, y)
+    assert model.intercept_ == 0.0
+    assert model.predict(np.zeros((1, 6, 5, 4))) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("model", [SURFRegressor(2), SURFRegressorCV(2, **SMALL_CV)])
+def test_feature_shape_folds_flat_rows(rng, model):
+    X, y, _ = planted(rng)
+    coef = model.fit(X, y).coef_
+    model.set_params(feature_shape=(6, 5, 4)).fit(X.reshape(120, -1), y)
+    np.testing.assert_array_equal(model.coef_, coef)
+    assert model.predict(X.reshape(120, -1)).shape == (120,)
+
+
+def test_single_precision_stays_and_agrees(rng):
+    X, y, _ = planted(rng)
+    double = SURFRegressor(2).fit(X, y)
+    single = SURFRegressor(2).fit(X.astype(np.float32), y.astype(np.float32))
+    assert single.coef_.dtype == single.predict(X.astype(np.float32)).dtype
+    assert single.coef_.dtype == np.float32
+    np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-3)
+
+
+def test_torch_stays_torch(rng):
+    torch = pytest.importorskip("torch")
+    X, y, _ = planted(rng)
+    for model in (SURFRegressor(2), SURFRegressorCV(2, **SMALL_CV)):
+        coef = model.fit(X, y).coef_
+        model.fit(torch.asarray(X), torch.asarray(y))
+        assert isinstance(model.coef_, torch.Tensor)
+        np.testing.assert_allclose(model.coef_.numpy(), coef, atol=1e-10)
+
+
+def test_winner_refitted_is_the_plain_estimator(rng):
+    X, y, _ = planted(rng)
+    cv = SURFRegressorCV(3, **SMALL_CV).fit(X, y)
+    plain = SURFRegressor(
+        cv.n_components_, epsilon=cv.epsilon_, alpha=cv.alpha_, stop=cv.stop_
+    ).fit(X, y)
+    np.testing.assert_array_equal(cv.coef_, plain.coef_)
+    assert cv.best_score_ == cv.cv_results_["mean_test_score"].max()
+    assert len(cv.cv_results_["params"]) == 3 * 1 * 2 * 2
+
+
+def test_cv_scores_are_those_of_fits_on_the_folds(rng):
+    X, y, _ = planted(rng, n=60)
+    train, test = np.arange(40), np.arange(40, 60)
+    cv = SURFRegressorCV(2, **{**SMALL_CV, "cv": [(train, test)]}).fit(X, y)
+    for params, score in zip(
+        cv.cv_results_["params"], cv.cv_results_["split0_test_score"], strict=True
+    ):
+        alone = SURFRegressor(**params).fit(X[train], y[train])
+        assert score == pytest.approx(alone.score(X[test], y[test]))
+
+
+def test_any_scorer_serves(rng):
+    X, y, _ = planted(rng, n=60)
+
+    def scorer(model, X, y, sample_weight=None):
+        return -mean_absolute_error(y, model.predict(X), sample_weight=sample_weight)
+
+    named = SURFRegressorCV(2, scoring="neg_mean_absolute_error", **SMALL_CV).fit(X, y)
+    called = SURFRegressorCV(
+        2, scoring=scorer, feature_shape=(6, 5, 4), **SMALL_CV
+    ).fit(X.reshape(60, -1), y)
+    assert called.best_score_ == pytest.approx(named.best_score_)
+
+
+def test_one_standard_error_rule_takes_no_more_terms(rng):
+    X, y, _ = planted(rng, noise=3.0)
+    best = SURFRegressorCV(4, **SMALL_CV).fit(X, y)
+    simple = SURFRegressorCV(4, rule="1se", **SMALL_CV).fit(X, y)
+    assert simple.n_components_ <= best.n_components_
+
+
+def test_constant_response_gives_the_null_model(rng):
+    X = rng.standard_normal((20, 4, 3))
+    model = SURFRegressor().fit(X, np.full(20, 5.0))
+    assert not model.coef_.any()
+    np.testing.assert_allclose(model.predict(X), 5.0)
+    assert model.n_iter_ == 0
+
+
+def test_too_few_steps_warn(rng):
+    X, y, _ = planted(rng)
+    with pytest.warns(ConvergenceWarning, match="Increase max_steps") as caught:
+        SURFRegressor(1, max_steps=2).fit(X, y)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 1.5}, "n_components=1.5"),
+        ({"epsilon": 0.0}, "epsilon=0"),
+        ({"epsilon": -1.0}, "epsilon=-1.0"),
+        ({"xi": -1.0}, "xi=-1.0"),
+        ({"alpha": float("nan")}, "alpha=nan"),
+        ({"stop": 1.5}, "stop=1.5"),
+        ({"max_steps": 0}, "max_steps=0"),
+        ({"feature_shape": (7, 5)}, "feature_shape"),
+    ],
+)
+def test_bad_parameters_are_named(rng, params, match):
+    X, y, _ = planted(rng, n=10)
+    with pytest.raises(ValueError, match=match):
+        SURFRegressor(**params).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"n_components": 0}, "n_components=0"),
+        ({"epsilons": ()}, r"epsilons=\(\) .*at least one"),
+        ({"epsilons": 0.1}, r"epsilons=0.1 .*write \[0.1\]"),
+        ({"alphas": 0.1}, r"alphas=0.1 .*write \[0.1\]"),
+        ({"stops": 0.1}, r"stops=0.1 .*write \[0.1\]"),
+        ({"epsilons": (0.03, 0.0)}, "epsilon=0"),
+        ({"stops": (2.0,)}, "stop=2.0"),
+        ({"rule": "worst"}, "rule='worst'"),
+        ({"max_steps": -1}, "max_steps=-1"),
+    ],
+)
+def test_bad_grids_are_named(rng, params, match):
+    X, y, _ = planted(rng, n=10)
+    with pytest.raises(ValueError, match=match):
+        SURFRegressorCV(**{**SMALL_CV, "n_components": 1, **params}).fit(X, y)
+
+
+def test_one_sample_is_too_few(rng):
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        SURFRegressor().fit(rng.standard_normal((1, 3, 2)), [1.0])

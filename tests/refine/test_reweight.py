@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from sltr.refine.reweight import FLOOR, STEPS, reweighted
+from sltr.refine.subsets import Subsets
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240301)
+
+
+def power(matrix, exponent):
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * values**exponent) @ vectors.T
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("shape", [(5, 4), (4, 3, 2), (2, 3, 2, 2)])
+def test_a_step_is_ridge_under_a_kronecker_penalty(rng, shape, intercept):
+    n, size = 60, int(np.prod(shape))
+    flat = np.linalg.qr(rng.normal(size=(n, size)))[0]
+    if intercept:
+        flat = np.linalg.qr(flat - flat.mean(axis=0))[0]
+    y, start = rng.normal(size=n), rng.normal(size=shape)
+    offset = 7.0 if intercept else 0.0
+    data = Subsets((y + offset)[None], np.ones((1, n)), intercept)
+    steps = dict(reweighted(flat + offset, data, start[None], tol=1e-12))
+    assert tuple(steps) == STEPS
+    coef = start
+    for step in range(1, 4):
+        metric = np.ones((1, 1))
+        for mode, length in enumerate(shape):
+            rows = np.moveaxis(coef, mode, 0).reshape(length, -1)
+            second = length * rows @ rows.T / np.sum(coef**2) + FLOOR * np.eye(length)
+            metric = np.kron(metric, power(second, 0.5))
+        # These features are orthonormal: the penalty's scale is then exact.
+        scale = np.trace(flat @ metric @ flat.T) / size
+        normal = flat.T @ flat + scale * np.linalg.inv(metric)
+        coef = np.linalg.solve(normal, flat.T @ y).reshape(shape)
+        if step in STEPS:
+            np.testing.assert_allclose(steps[step][0], coef, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (9, 7)])
+def test_weight_zero_removes_and_whole_numbers_repeat(rng, shape):
+    X, y = rng.normal(size=(30, np.prod(shape))) + 1.0, rng.normal(size=30)
+    start = rng.normal(size=(1, *shape))
+    counts = rng.integers(0, 3, size=30)
+    rows = np.repeat(np.arange(30), counts)
+    weighted = Subsets(y[None], counts[None].astype(float), True)
+    repeated = Subsets(y[rows][None], np.ones((1, len(rows))), True)
+    ours = dict(reweighted(X, weighted, start, tol=1e-12))
+    for step, theirs in reweighted(X[rows], repeated, start, tol=1e-12):
+        np.testing.assert_allclose(ours[step], theirs, atol=1e-8)
+
+
+def test_a_batch_equals_its_items_run_alone(rng):
+    X, Y = rng.normal(size=(15, 24)), rng.normal(size=(3, 15))
+    weight = np.ones((3, 15))
+    start = rng.normal(size=(3, 4, 3, 2))
+    together = dict(reweighted(X, Subsets(Y, weight, True), start, tol=1e-12))
+    for item in range(3):
+        one = slice(item, item + 1)
+        data = Subsets(Y[one], weight[one], True)
+        for step, alone in reweighted(X, data, start[one], tol=1e-12):
+            np.testing.assert_allclose(together[step][one], alone, atol=1e-8)
+
+
+def test_a_low_rank_tensor_is_found_without_a_rank(rng):
+    factors = [rng.normal(size=(size, 2)) for size in (12, 10, 6)]
+    coef = np.einsum("ir,jr,kr->ijk", *factors)
+    flat = rng.normal(size=(220, coef.size))
+    y = flat @ coef.ravel()
+    pilot = flat.T @ np.linalg.solve(flat @ flat.T + np.eye(220), y)
+    data = Subsets(y[None], np.ones((1, 220)), False)
+    errors = [
+        np.linalg.norm(found[0] - coef)
+        for _, found in reweighted(flat, data, pilot.reshape(1, *coef.shape))
+    ]
+    assert np.all(np.diff(errors) <= 0)  # it may settle before the last
+    assert errors[-1] < 0.3 * np.linalg.norm(pilot - coef.ravel())
+
+
+@pytest.mark.parametrize("n", [10, 40])
+@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+def test_other_libraries_agree_with_numpy(rng, name, n):
+    xp = pytest.importorskip(name)
+    sizes = ((n, 24), (2, n), (2, 4, 3, 2))
+    X, y, start = (rng.normal(size=size) for size in sizes)
+
+    def run(convert):
+        data = Subsets(convert(y), convert(np.ones((2, n))), True)
+        return dict(reweighted(convert(X), data, convert(start), tol=1e-10))
+
+    ours, theirs = run(np.asarray), run(xp.asarray)
+    for step, found in ours.items():
+        np.testing.assert_allclose(np.asarray(theirs[step]), found, atol=1e-7)
+
+
+def test_samples_that_are_all_equal_give_zero():
+    data = Subsets(np.arange(5.0)[None], np.ones((1, 5)), True)
+    found = reweighted(np.ones((5, 6)), data, np.ones((1, 3, 2)))
+    assert all(np.all(coef == 0.0) for _, coef in found)

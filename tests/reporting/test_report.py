@@ -1,0 +1,602 @@
+"""The report's content: scores, words, packed data, escaping, size."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sltr import SLTRClassifier, SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
+from sltr.estimators.base import linear_scores, predict_linear
+from sltr.plotting.modes import Modes
+from sltr.reporting import payload as payload_module
+from sltr.reporting import report
+from sltr.reporting.payload import coefficient_payload, path_payload
+from sltr.reporting.scores import evaluate
+from sltr.reporting.text import _METHODS, _REFERENCES, bibtex, method_name
+from sltr.samples.check import check_samples
+from sltr.tuning.choose import cv_table
+
+pytest.importorskip("jinja2")
+
+
+class TunedRegressor(RegressorMixin, BaseEstimator):
+    """Ridge on the flattened tensor, with the fitted attributes of a CV model."""
+
+    def __init__(self, tol=1e-4, random_state=3):
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        samples = check_samples(self, X, y)
+        ridge = Ridge(10.0).fit(samples.flat, samples.y)
+        self.coef_ = ridge.coef_.reshape(samples.shape)
+        self.intercept_ = ridge.intercept_
+        self.dual_gap_, self.n_iter_ = 3e-5, 17
+        grid = [(a, b) for a in (0.0, 0.1, 0.5) for b in (0.2, 0.7)]
+        params = {"lambda_sparse": [g[0] for g in grid]}
+        params["lambda_low"] = [g[1] for g in grid]
+        self.cv_results_ = cv_table(params, np.arange(18.0).reshape(3, 6) / 20)
+        self.lambda_sparse_, self.lambda_low_ = 0.1, 0.7
+        return self
+
+    def predict(self, X):
+        return predict_linear(self, X)
+
+
+class ManyClasses(ClassifierMixin, BaseEstimator):
+    """One coefficient for each class: the class's mean."""
+
+    def fit(self, X, y):
+        samples = check_samples(self, X, y, labels=True)
+        self.classes_ = np.unique(y)
+        self.coef_ = np.stack([samples.X[y == c].mean(axis=0) for c in self.classes_])
+        self.intercept_ = np.zeros(len(self.classes_))
+        return self
+
+    def predict(self, X):
+        return self.classes_[np.argmax(linear_scores(self, X), axis=1)]
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6, 5, 4))
+    y = X[:, 0, 0, 0] - 2 * X[:, 1, 1, 1] + 0.1 * rng.standard_normal(60)
+    return X, y
+
+
+class _Page(HTMLParser):
+    """The text, tags and addresses of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.addresses, self.words, self.blocks = [], [], [], {}
+        self._block = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.tags.append(tag)
+        self.addresses += [v for k, v in found.items() if k in ("src", "href")]
+        self._block = found.get("id", "code") if tag in ("script", "style") else None
+
+    def handle_endtag(self, tag):
+        self._block = None
+
+    def handle_data(self, text):
+        if self._block:
+            self.blocks[self._block] = text
+        else:
+            self.words.append(text)
+
+    @property
+    def data(self):
+        return json.loads(self.blocks["data"])
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def _page(path):
+    return _Page(path.read_text(encoding="utf-8"))
+
+
+def test_page_says_what_was_fitted_and_how_well(data, tmp_path):
+    X, y = data
+    model = TunedRegressor().fit(X[:40], y[:40])
+    page = _page(
+        report(
+            model,
+            X[:40],
+            y[:40],
+            tmp_path / "r.html",
+            X_test=X[40:],
+            y_test=y[40:],
+            title="Ages & clips",
+            response="age (years)",
+            mode_names=("row", "column", "frame"),
+        )
+    )
+    expected = r2_score(y[40:], model.predict(X[40:]))
+    for words in (
+        "Ages & clips",
+        "On 20 samples the model has not seen",
+        f"{expected:.3f}",
+        "TunedRegressor",
+        "40 of shape 6 × 5 × 4",
+        "lambda_low = 0.7",
+        "relative duality gap of 3.0e-05 (tolerance 1e-04)",
+        "3-fold cross-validation over 6 candidates",
+        "Computations used sltr",
+        "3; bootstrap: 0",
+    ):
+        assert words in page.text, words
+    assert page.data["coef"]["names"] == ["row", "column", "frame"]
+    assert page.data["candidates"]["chosen"] == 3
+    assert "training samples: they flatter" not in page.text
+
+
+def test_training_scores_are_called_so(data, tmp_path):
+    X, y = data
+    page = _page(
+        report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
+    )
+    assert "they flatter the model" in page.text
+    assert "On the training samples (not an estimate" in page.text
+
+
+EVIL = "</script><script>evil = 1</script><img src=x onerror=alert(1)>'\"&{{7*7}}"
+
+
+def test_user_text_is_escaped_everywhere(data, tmp_path):
+    X, y = data
+    labels = np.where(y > 0, EVIL, "plain")
+    plain = _page(
+        report(
+            LogisticRegression().fit(X[:, 0, 0], y > 0),
+            X[:, 0, 0],
+            y > 0,
+            tmp_path / "plain.html",
+        )
+    )
+    page = _page(
+        report(
+            LogisticRegression().fit(X[:, 0, 0], labels),
+            X[:, 0, 0],
+            labels,
+            tmp_path / "r.html",
+            title=EVIL,
+            description=EVIL,
+            response=EVIL,
+            mode_names=[EVIL, EVIL],
+            units=[EVIL, EVIL],
+            n_bootstrap=9,
+        )
+    )
+    assert page.tags.count("script") == plain.tags.count("script")
+    assert "img" not in page.tags
+    assert EVIL in page.text
+    assert EVIL in page.data["outcome"]["classes"]
+
+
+def test_page_loads_nothing(data, tmp_path):
+    X, y = data
+    path = report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
+    page = _page(path)
+    assert all(a.startswith(("#", "data:image/png")) for a in page.addresses)
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"https?://|url\(|@import|fetch\(|XMLHttpRequest", text)
+    assert "default-src 'none'" in text
+
+
+def test_page_for_64_cubed_stays_small(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((5, 64, 64, 64)).astype(np.float32), np.arange(5.0)
+    model = TunedRegressor().fit(X[:, :2, :2, :2], y)
+    model.coef_, model.shape_in_ = X[0], (64, 64, 64)
+    model.n_features_in_ = 64
+    path = report(model, X, y, tmp_path / "r.html", n_bootstrap=5)
+    assert path.stat().st_size < 2_000_000
+
+
+def test_regression_scores_agree_with_scikit_learn(data):
+    X, y = data
+    model = TunedRegressor().fit(X[:40], y[:40])
+    outcome = evaluate(model, X[40:], y[40:], y[:40], n_bootstrap=200)
+    r2, rmse, mae = outcome.scores
+    predicted = model.predict(X[40:])
+    assert np.isclose(r2.value, r2_score(y[40:], predicted))
+    assert np.isclose(rmse.value, np.sqrt(np.mean((y[40:] - predicted) ** 2)))
+    assert np.isclose(mae.value, mean_absolute_error(y[40:], predicted))
+    null = np.full(20, y[:40].mean())
+    assert np.isclose(r2.null, r2_score(y[40:], null))
+    assert np.isclose(mae.null, mean_absolute_error(y[40:], null))
+    for score in outcome.scores:
+        assert score.low < score.value < score.high
+        assert 0 < score.error < score.high - score.low
+
+
+def test_bootstrap_error_is_that_of_the_mean():
+    rng = np.random.default_rng(1)
+    y = np.array(["a", "b"])[(rng.random(400) < 0.3).astype(int)]
+    X = np.zeros((400, 2))
+    model = LogisticRegression().fit(X, y)
+    outcome = evaluate(model, X, y, y)
+    accuracy = outcome.scores[-1]
+    share = accuracy_score(y, model.predict(X))
+    assert np.isclose(accuracy.value, share)
+    assert np.isclose(accuracy.error, np.sqrt(share * (1 - share) / 400), rtol=0.1)
+    assert accuracy.value == accuracy.null
+    assert accuracy.beats_null == 0.0
+
+
+def test_classifier_scores_agree_with_scikit_learn(data):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model = LogisticRegression().fit(X[:40], y[:40])
+    auc, accuracy = evaluate(model, X[40:], y[40:], y[:40], n_bootstrap=50).scores
+    score = model.decision_function(X[40:])
+    assert np.isclose(auc.value, roc_auc_score(y[40:], score))
+    assert auc.null == 0.5
+    assert np.isclose(accuracy.value, accuracy_score(y[40:], model.predict(X[40:])))
+
+
+def test_one_class_alone_has_no_roc(data, tmp_path):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model, only = LogisticRegression().fit(X, y), y == "yes"
+    auc = evaluate(model, X[only], y[only], y, n_bootstrap=20).scores[0]
+    assert np.isnan(auc.value)
+    page = _page(
+        report(
+            model,
+            X,
+            y,
+            tmp_path / "r.html",
+            X_test=X[only],
+            y_test=y[only],
+            n_bootstrap=20,
+        )
+    )
+    assert "roc" not in page.data["outcome"]
+
+
+def test_many_classes_have_a_coefficient_each(data, tmp_path):
+    X = data[0]
+    y = np.array(["a", "b", "c"])[np.digitize(data[1], [-1, 1])]
+    model = ManyClasses().fit(X, y)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=20))
+    assert page.data["coef"]["targets"] == ["a", "b", "c"]
+    counts = np.array(page.data["outcome"]["counts"])
+    assert counts.sum() == 60
+    assert np.trace(counts) == np.sum(model.predict(X) == y)
+    assert (
+        "Each of 3 classes has a coefficient; they have 360 of 360 entries" in page.text
+    )
+    assert "multilinear ranks (6, 5, 4) for class a, (6, 5, 4) for class b" in page.text
+    assert "ranks are of the first" not in page.text
+
+
+def test_ranks_of_all_classes_are_told(data, tmp_path):
+    X, y = data[0], np.digitize(data[1], [-1, 1]) + 1
+    model = ManyClasses().fit(X, y)
+    model.coef_[0] = 0.0
+    model.coef_[1] = 1.0
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    told = "ranks (0, 0, 0) for class 1, (1, 1, 1) for class 2, (6, 5, 4) for class 3"
+    assert told in page.text
+    assert "0–6 · 0–5 · 0–4" in page.text
+    drawn = _unpack(page.data["coef"]["data"], "<i2", (3, 6, 5, 4))
+    assert np.ptp(drawn[:2], axis=(1, 2, 3)).tolist() == [0, 0]
+
+
+def test_pipelines_and_searches_are_looked_into(data, tmp_path):
+    X, y = data[0].reshape(60, -1), data[1]
+    pipeline = make_pipeline(StandardScaler(), Ridge())
+    grid = {"ridge__alpha": [0.1, 1.0, 10.0]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
+    page = _page(report(search, X, y, tmp_path / "r.html", n_bootstrap=20))
+    assert page.data["candidates"]["names"] == ["ridge__alpha"]
+    assert page.data["candidates"]["chosen"] == search.best_index_
+    assert "We fitted Ridge to 60 samples" in page.text
+
+
+def test_method_states_settings_that_were_not_tuned(data, tmp_path):
+    X, y = data[0].reshape(60, -1), data[1]
+    model = Ridge(alpha=2.5).fit(X, y)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    assert "Hyper-parameters were set to alpha = 2.5." in page.text
+    assert "cross-validation" not in page.text
+
+
+def test_settings_a_search_left_alone_are_named(data, tmp_path):
+    X, y = data
+    search = GridSearchCV(
+        SLTRRegressor(0.7, coupling="joint"), {"lambda_sparse": [0.1, 0.4]}, cv=3
+    )
+    text, _ = _method_and_page(search.fit(X, y), X, y, tmp_path)
+    others = "Other hyper-parameters were set to epsilon = 0.7, lambda_low = 0.1, "
+    assert others + "coupling = joint." in text
+    assert "lambda_sparse = 0.1, lambda_low" not in text
+
+
+def test_splitters_and_groups_are_named(data, tmp_path):
+    X, y = data
+    groups = np.arange(60) // 10
+    inner = SLTRRegressorCV(refine=(None,), cv=LeaveOneGroupOut())
+    text, page = _method_and_page(inner.fit(X, y, groups=groups), X, y, tmp_path)
+    folds = "6-fold cross-validation (LeaveOneGroupOut: whole groups were left out)"
+    assert f"{folds} compared" in text
+    assert f"{folds} of the" in page.text
+    search = GridSearchCV(SLTRRegressor(), {"lambda_low": [0.1, 1]}, cv=GroupKFold(3))
+    text, _ = _method_and_page(search.fit(X, y, groups=groups), X, y, tmp_path)
+    assert "by 3-fold cross-validation (GroupKFold: whole groups were left" in text
+
+
+@pytest.mark.parametrize("model", [SLTRRegressor, SLTRClassifier])
+def test_what_a_single_fit_chose_is_not_called_set(data, tmp_path, model):
+    X, y = data
+    y = y if model is SLTRRegressor else y > 0
+    fitted = model(refine="tucker").fit(X, y)
+    text, _ = _method_and_page(fitted, X, y, tmp_path)
+    assert "were set to lambda_sparse = 0.1, lambda_low = 0.1. The" in text
+    assert f"leave-one-out error chose epsilon = {fitted.epsilon_:.4g}." in text
+    rank, ridge = fitted.refine_settings_
+    chose = (
+        f"Cross-validation within these samples chose rank = {rank}, ridge = {ridge}"
+    )
+    assert chose in text
+    given = model(0.5, refine=("cp", 1, 0.1)).fit(X, y)
+    text, _ = _method_and_page(given, X, y, tmp_path)
+    assert (
+        "set to epsilon = 0.5, lambda_sparse = 0.1, lambda_low = 0.1, rank = 1" in text
+    )
+    assert "chose" not in text
+
+
+def _method_and_page(model, X, y, folder):
+    page = _page(report(model, X, y, folder / "r.html", n_bootstrap=5))
+    return page.text[page.text.index("We fitted") :], page
+
+
+def test_method_says_which_candidates_were_averaged(data, tmp_path):
+    X, y = data
+    model = SLTRRegressorCV(refine=(None, "tucker", "cp")).fit(X, y)
+    of = [row["refine"] for row in model.cv_results_["params"]]
+    used = {model.best_index_, of.index("cp"), of.index("tucker")}
+    model.weights_ = np.array([g in used for g in range(len(of))]) / len(used)
+    kinds = [of[g] for g in used]
+    text, page = _method_and_page(model, X, y, tmp_path)
+    n_candidates = len(model.weights_)
+    for words in (
+        f"5-fold cross-validation compared {n_candidates} candidates.",
+        f"the mean of the {len(used)} candidates whose held-out squared errors are "
+        "within one standard error of the best one's, with one vote for each kind",
+        f"{kinds.count('tucker')} Tucker refit",
+        f"{kinds.count('cp')} CP refit",
+        "starting from the SLTR estimate",
+        "of the SLTR estimate before refinement",
+        "null model 0)",
+        f"Averaged {len(used)} of {n_candidates} candidates",
+        "Best candidate",
+        "the star is the best candidate",
+    ):
+        assert words in text or words in page.text, words
+    assert "Hyper-parameters" not in text
+    assert "nan" not in text
+    names, rows = (page.data["candidates"][key] for key in ("names", "rows"))
+    plain = [row for row in rows if row[names.index("refine")] == "None"]
+    assert {row[names.index("rank")] for row in plain} == {"–"}
+    assert {row[names.index("ridge")] for row in plain} == {"–"}
+
+
+def test_method_cites_what_votes_go_back_to(data, tmp_path):
+    X, y = data
+    model = SLTRClassifierCV(refine=(None, "scale", "cp")).fit(X, y > 0)
+    used = int(np.count_nonzero(model.weights_))
+    assert used > 1
+    text, page = _method_and_page(model, X, y > 0, tmp_path)
+    assert f"the mean of {used} candidates, weighted by votes that fall as exp" in text
+    assert r"\cite{nadeau2003inference}" in text
+    assert "@article{nadeau2003inference," in page.text
+
+
+@pytest.mark.parametrize(
+    ("model", "present", "absent"),
+    [
+        (
+            SLTRRegressorCV(refine="sparse", rule="best"),
+            ("that of the best candidate, the sparse refit with lambda_sparse",),
+            ("epsilon =", "lambda_low =", "starting from", "mean of"),
+        ),
+        (
+            SLTRRegressorCV(refine=(None,), rule="1se"),
+            ("of fewest free parameters", "the unrefined estimate with epsilon"),
+            ("before refinement", "rank =", "Refits"),
+        ),
+        (
+            SLTRRegressor(refine=("cp", 1, 0.1)),
+            ("Refits (CP) were fitted to the samples", "before refinement"),
+            ("cross-validation",),
+        ),
+    ],
+    ids=["sparse", "1se", "fixed"],
+)
+def test_method_names_only_what_applies(data, tmp_path, model, present, absent):
+    text, _ = _method_and_page(model.fit(*data), *data, tmp_path)
+    text = text[: text.index("Computations used")]
+    assert [words for words in present if words not in text] == []
+    assert [words for words in absent if words in text] == []
+
+
+def test_no_score_is_minus_zero(data, monkeypatch):
+    X, y = data
+    model = TunedRegressor().fit(X, y)
+    rounded = lambda *_: np.array([-1e-16, -1e-16])  # noqa: E731
+    monkeypatch.setattr("sltr.reporting.scores.fold_scores", rounded)
+    r2 = evaluate(model, X, y, y, n_bootstrap=5).scores[0]
+    assert f"{r2.value:.3g} {r2.null:.3g}" == "0 0"
+
+
+def test_coordinates_are_packed(data, tmp_path):
+    X, y = data
+    coords = {1: ["a", "b", "c", "d", "e"], 2: np.array([0.0, 2.5, 5.0, 7.5])}
+    model = TunedRegressor().fit(X, y)
+    path = report(model, X, y, tmp_path / "r.html", n_bootstrap=5, coords=coords)
+    assert _page(path).data["coef"]["coords"] == [
+        None,
+        {"even": False, "values": ["a", "b", "c", "d", "e"]},
+        {"even": True, "values": [0.0, 2.5, 5.0, 7.5]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "message"),
+    [
+        (4, ["yes", "no"], "4 samples and 2 responses were given"),
+        (0, [], "0 samples and 0 responses were given"),
+        (
+            4,
+            [0, 1, 0, 1],
+            "Labels 0, 1 were given; expected those the model knows, 'no'",
+        ),
+        (2, ["yes", "maybe"], "Labels 'maybe' were given"),
+    ],
+)
+def test_held_out_labels_must_be_the_models(data, tmp_path, rows, labels, message):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model = LogisticRegression().fit(X, y)
+    held_out = {"X_test": X[:rows], "y_test": np.array(labels), "n_bootstrap": 5}
+    with pytest.raises(ValueError, match=message):
+        report(model, X, y, tmp_path / "r.html", **held_out)
+    assert not list(tmp_path.iterdir())
+
+
+def test_training_labels_must_be_the_models(data, tmp_path):
+    X, y = data[0][:, 0, 0], data[1]
+    words = np.where(y > 0, "1", "0")
+    model = LogisticRegression().fit(X, words)
+    with pytest.raises(ValueError, match="expected those the model knows, '0', '1'"):
+        report(model, X, (y > 0).astype(int), tmp_path / "r.html")
+    with pytest.raises(ValueError, match="60 samples and 59 responses"):
+        report(model, X, words[1:], tmp_path / "r.html", X_test=X, y_test=words)
+    with pytest.raises(ValueError, match="expected numbers, as in fit"):
+        report(Ridge().fit(X, y), X, words + "!", tmp_path / "r.html")
+
+
+def test_samples_of_one_class_can_be_reported(data, tmp_path):
+    X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
+    model, only = LogisticRegression().fit(X, y), y == "yes"
+    path = report(model, X[only], y[only], tmp_path / "r.html", n_bootstrap=5)
+    outcome = _page(path).data["outcome"]
+    assert outcome["classes"] == ["no", "yes"]
+    assert np.sum(outcome["counts"], axis=1).tolist() == [0, only.sum()]
+
+
+def _unpack(text, dtype, shape):
+    return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
+
+
+def test_packed_coefficient_is_right_to_a_sixteenth_bit():
+    rng = np.random.default_rng(0)
+    coefs = rng.standard_normal((2, 5, 4, 3)) * (rng.random((2, 5, 4, 3)) < 0.5)
+    payload = coefficient_payload(coefs, ["a", "b"], coefs[0], Modes.of((5, 4, 3)))
+    drawn = _unpack(payload["data"], "<i2", coefs.shape) / 32767 * payload["limit"]
+    assert np.max(np.abs(drawn - coefs)) <= payload["limit"] / 32767
+    assert np.array_equal(drawn == 0, coefs == 0)
+    grey = _unpack(payload["sample"], "u1", (5, 4, 3))
+    assert (grey.min(), grey.max()) == (0, 255)
+
+
+def test_large_coefficients_are_shown_at_reduced_resolution(monkeypatch):
+    monkeypatch.setattr(payload_module, "MAX_ENTRIES", 100)
+    coef = np.zeros((1, 15, 20))
+    coef[0, 14, 7] = -3.0
+    payload = coefficient_payload(coef, [""], None, Modes.of((15, 20)))
+    assert payload["shape"] == [8, 10]
+    assert payload["steps"] == [2, 2]
+    drawn = _unpack(payload["data"], "<i2", (8, 10))
+    assert np.argwhere(drawn).tolist() == [[7, 3]]
+
+
+def test_path_holds_counts_ranks_and_pictures():
+    coefs = np.stack([np.eye(3), np.zeros((3, 3))])
+    path = path_payload(([0.5, 0.1], coefs), 0.4, "lambda_low")
+    assert path["values"] == [0.1, 0.5]
+    assert path["nonzero"] == [0, 3]
+    assert path["ranks"] == [[0, 0], [3, 3]]
+    pictures = _unpack(path["pictures"], "i1", (2, 3, 3))
+    assert np.array_equal(pictures[1], 127 * np.eye(3))
+    assert len(path["traces"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "tol", "words"),
+    [
+        ({"dual_gap_": np.array([1e-5, 2e-3])}, 1e-4, "The tolerance was not reached"),
+        ({"dual_gap_": 1e-5}, None, "at a relative duality gap of 1.0e-05."),
+        (
+            {"residual_": 2e-5, "objective_path_": [2.0, 1.0]},
+            1e-4,
+            "a residual of 2.0e",
+        ),
+        ({"deviance_path_": [2.0, 1.0]}, 1e-4, "no certificate of optimality"),
+    ],
+)
+def test_certificate_claims_only_what_is_known(data, tmp_path, state, tol, words):
+    X, y = data
+    model = TunedRegressor(tol=tol).fit(X, y)
+    del model.dual_gap_
+    vars(model).update(state)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    assert words in page.text
+    assert ("✓" in page.text) == ("residual_" in state)
+
+
+def test_every_method_has_references_that_exist():
+    for prefix, (name, keys) in _METHODS.items():
+        assert method_name(prefix + "RegressorCV") == name
+        for key in keys:
+            assert f"{{{key}," in bibtex(prefix)
+    for key, entry in _REFERENCES.items():
+        assert re.match(rf"@\w+\{{{key},", entry)
+        assert entry.count("{") == entry.count("}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X_test": np.zeros((3, 6, 5, 4))}, "Only one of X_test and y_test"),
+        ({"mode_names": ("a",)}, "expected one for each of 3"),
+        ({"coef_path": ([1.0], np.zeros((2, 3)))}, r"expected \(G,\) and"),
+        ({"coords": {0: [1, 2]}}, "each of its 6 slices"),
+    ],
+)
+def test_bad_input_is_explained_and_writes_nothing(data, tmp_path, change, message):
+    X, y = data
+    model = TunedRegressor().fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        report(model, X, y, tmp_path / "r.html", n_bootstrap=2, **change)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_folder_is_told_before_any_work(data, tmp_path, monkeypatch):
+    model = TunedRegressor().fit(*data)
+    monkeypatch.setattr("sltr.reporting.evaluate", None)
+    path = tmp_path / "none" / "r.html"
+    with pytest.raises(FileNotFoundError, match="Make the folder") as caught:
+        report(model, *data, path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_unfitted_models_are_refused(data, tmp_path):
+    with pytest.raises(ValueError, match="has no coef_; expected a fitted linear"):
+        report(Ridge(), *data, tmp_path / "r.html")

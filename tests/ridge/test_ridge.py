@@ -1,0 +1,316 @@
+import numpy as np
+import pytest
+from oracles import assert_close, leave_one_out_by_loop, ridge_by_normal_equations
+
+from sltr.ridge import cheapest_method, ridge_system
+from sltr.ridge import conjugate_gradients as cg
+from sltr.ridge import gram as dual
+from sltr.ridge.conjugate_gradients import CGRidge
+from sltr.ridge.gram import GramRidge
+from sltr.ridge.moments import MomentRidge
+from sltr.ridge.penalty import CHOLESKY_PER_EIGH
+
+METHODS = ["dual", "primal", "cg"]
+DIRECT = ["dual", "primal"]
+SIZES = [(8, 15), (20, 6)]
+every_method = pytest.mark.parametrize("method", METHODS)
+every_direct = pytest.mark.parametrize("method", DIRECT)
+every_size = pytest.mark.parametrize("size", SIZES, ids=["wide", "tall"])
+with_or_without = pytest.mark.parametrize("fit_intercept", [True, False])
+
+
+def drawn(rng, size, n_responses=2):
+    X = rng.normal(size=size) + 0.5
+    Y = rng.normal(size=(size[0], n_responses)) + X[:, :1]
+    return X, Y, rng.uniform(0.2, 3.0, size=size[0])
+
+
+def pilots(
+    X, Y, weight, epsilons, *, method, fit_intercept=True, subsets=None, xp=None
+):
+    if subsets is None:
+        subsets = np.ones((1, len(X)), bool)
+    array = np.asarray if xp is None else xp.array
+    system = ridge_system(
+        array(X), array(Y), array(weight), fit_intercept=fit_intercept, method=method
+    )
+    epsilons = array(np.asarray(epsilons, X.dtype))
+    found = system.coefs(array(subsets), epsilons)
+    return found if xp is None else xp.numpy(found)
+
+
+@every_method
+@every_size
+@with_or_without
+def test_pilots_solve_the_normal_equations(rng, method, size, fit_intercept):
+    X, Y, weight = drawn(rng, size)
+    epsilons = [0.05, 3.0]
+    found = pilots(X, Y, weight, epsilons, method=method, fit_intercept=fit_intercept)
+    assert found.shape == (1, 2, 2, size[1])
+    for e, epsilon in enumerate(epsilons):
+        for k in range(2):
+            expected = ridge_by_normal_equations(
+                X, Y[:, k], epsilon, weight, fit_intercept
+            )
+            assert_close(found[0, e, k], expected)
+
+
+@every_method
+@every_size
+def test_subsets_equal_fits_on_their_samples(rng, method, size):
+    X, Y, weight = drawn(rng, size)
+    subsets = rng.random((3, size[0])) < 0.7
+    subsets[0], subsets[1, :3] = True, True
+    found = pilots(X, Y, weight, [0.5], method=method, subsets=subsets)
+    for s, taken in enumerate(subsets):
+        expected = ridge_by_normal_equations(X[taken], Y[taken, 1], 0.5, weight[taken])
+        assert_close(found[s, 0, 1], expected)
+
+
+@with_or_without
+@pytest.mark.parametrize("n_left_out", [0, 1, 5])
+def test_one_decomposition_serves_all_folds(
+    rng, monkeypatch, fit_intercept, n_left_out
+):
+    X, Y, weight = drawn(rng, (40, 60))
+    taken = np.ones((1, 40), bool)
+    taken[0, rng.permutation(40)[:n_left_out]] = False
+    Y[~taken[0]] = 1e6  # a sample left out has no say, not even in rounding
+    system = ridge_system(X, Y, weight, fit_intercept=fit_intercept, method="dual")
+    epsilons = np.array([0.5, 20.0])
+    system.loo(epsilons)
+    monkeypatch.setattr(dual, "penalised_solves", None)
+    found = system.coefs(taken, epsilons)
+    rows = taken[0]
+    for e, epsilon in enumerate(epsilons):
+        for k in range(2):
+            expected = ridge_by_normal_equations(
+                X[rows], Y[rows, k], epsilon, weight[rows], fit_intercept
+            )
+            assert_close(found[0, e, k], expected)
+
+
+def test_solves_are_direct_where_the_decomposition_would_not_do(rng, monkeypatch):
+    X, Y, weight = drawn(rng, (40, 60))
+    system = ridge_system(X, Y, weight, fit_intercept=True, method="dual")
+    everything, half = np.ones((1, 40), bool), np.arange(40)[None, :] % 2 == 0
+    calls = []
+    solves = dual.penalised_solves
+    monkeypatch.setattr(
+        dual, "penalised_solves", lambda *args: calls.append(1) or solves(*args)
+    )
+    system.coefs(everything, np.array([1.0]))  # nothing was decomposed yet
+    system.loo(np.array([1.0]))
+    assert len(calls) == 1
+    system.coefs(everything, np.array([1.0]))
+    assert len(calls) == 1
+    system.coefs(half, np.array([1.0]))  # cheaper by itself
+    system.coefs(everything, np.array([1e-9]))  # rounding would show
+    system.coefs(everything, np.array([0.0]))
+    assert len(calls) == 4
+
+
+def test_libraries_agree_on_folds_after_leave_one_out(foreign, rng):
+    X, Y, weight = drawn(rng, (30, 50))
+    subsets, epsilons = np.arange(30)[None, :] % 8 != 0, np.array([0.3, 5.0])
+    answers = []
+    for array, numpy in ((np.asarray, np.asarray), (foreign.array, foreign.numpy)):
+        system = ridge_system(
+            array(X), array(Y), array(weight), fit_intercept=True, method="dual"
+        )
+        system.loo(array(epsilons))
+        answers.append(numpy(system.coefs(array(subsets), array(epsilons))))
+    assert_close(answers[1], answers[0])
+
+
+@every_direct
+@every_size
+def test_many_penalties_share_an_eigendecomposition(rng, method, size):
+    X, Y, weight = drawn(rng, size, 1)
+    epsilons = np.geomspace(1e-3, 1e3, CHOLESKY_PER_EIGH + 3)
+    found = pilots(X, Y, weight, epsilons, method=method)
+    for e, epsilon in enumerate(epsilons):
+        expected = ridge_by_normal_equations(X, Y[:, 0], epsilon, weight)
+        assert_close(found[0, e, 0], expected)
+
+
+@every_direct
+@every_size
+@with_or_without
+def test_no_penalty_gives_the_solution_of_least_norm(rng, method, size, fit_intercept):
+    X, Y, weight = drawn(rng, size, 1)
+    X[:, 3] = X[:, 2]  # a tall matrix is short of rank, too
+    found = pilots(X, Y, weight, [0.0], method=method, fit_intercept=fit_intercept)
+    expected = ridge_by_normal_equations(X, Y[:, 0], 0.0, weight, fit_intercept)
+    assert_close(found[0, 0, 0], expected, scale=100)
+
+
+@every_method
+@every_size
+def test_integer_weights_are_repetitions(rng, method, size):
+    X, Y, _ = drawn(rng, size)
+    times = rng.integers(1, 4, size=size[0])
+    weighted = pilots(X, Y, times.astype(float), [0.5], method=method)
+    repeated_X, repeated_Y = np.repeat(X, times, axis=0), np.repeat(Y, times, axis=0)
+    ones = np.ones(len(repeated_X))
+    assert_close(weighted, pilots(repeated_X, repeated_Y, ones, [0.5], method=method))
+
+
+@every_direct
+@every_size
+@with_or_without
+def test_leave_one_out_equals_leaving_out(rng, method, size, fit_intercept):
+    X, Y, _ = drawn(rng, size, 1)
+    system = ridge_system(
+        X, Y, np.ones(size[0]), fit_intercept=fit_intercept, method=method
+    )
+    found = system.loo(np.array([0.1, 2.0]))
+    expected = [
+        leave_one_out_by_loop(X, Y[:, 0], epsilon, fit_intercept)
+        for epsilon in (0.1, 2.0)
+    ]
+    assert_close(found, expected)
+
+
+@every_direct
+@every_size
+def test_leave_one_out_counts_integer_weights_as_repetitions(rng, method, size):
+    X, Y, _ = drawn(rng, size, 1)
+    times = rng.integers(1, 4, size=size[0])
+    system = ridge_system(X, Y, times.astype(float), fit_intercept=True, method=method)
+    expected = leave_one_out_by_loop(
+        np.repeat(X, times, axis=0), np.repeat(Y[:, 0], times), 0.7
+    )
+    assert_close(system.loo(np.array([0.7])), [expected])
+
+
+@every_method
+@every_size
+def test_mean_eigenvalue_is_that_of_the_centred_samples(rng, method, size):
+    X, Y, _ = drawn(rng, size)
+    system = ridge_system(X, Y, np.ones(size[0]), fit_intercept=True, method=method)
+    A = X - X.mean(axis=0)
+    assert_close(system.mean_eigenvalue(), np.sum(A**2) / min(size))
+
+
+@every_method
+@every_size
+def test_a_large_mean_costs_no_digits(rng, method, size):
+    X, Y, weight = drawn(rng, size)
+    plain = pilots(X, Y, weight, [0.5], method=method)
+    far = pilots(X + 1e6, Y + 1e6, weight, [0.5], method=method)
+    np.testing.assert_allclose(far, plain, rtol=1e-5, atol=1e-7)
+
+
+@every_method
+def test_single_precision_stays_single(rng, method):
+    X, Y, weight = (v.astype("float32") for v in drawn(rng, (8, 15)))
+    found = pilots(X, Y, weight, [0.5], method=method)
+    expected = pilots(*(v.astype(float) for v in (X, Y, weight)), [0.5], method=method)
+    assert found.dtype == np.float32
+    assert_close(found, expected, "float32")
+
+
+@every_method
+@every_size
+def test_libraries_agree(foreign, rng, method, size):
+    X, Y, weight = drawn(rng, size)
+    subsets = np.ones((2, size[0]), bool)
+    subsets[1, :2] = False
+    options = {"method": method, "subsets": subsets}
+    expected = pilots(X, Y, weight, [0.5, 2.0], **options)
+    assert_close(pilots(X, Y, weight, [0.5, 2.0], xp=foreign, **options), expected)
+
+
+@every_direct
+def test_libraries_agree_on_leave_one_out(foreign, rng, method):
+    X, Y, weight = drawn(rng, (8, 15))
+    epsilons = np.array([0.5, 2.0])
+
+    def errors(array):
+        system = ridge_system(
+            array(X), array(Y), array(weight), fit_intercept=True, method=method
+        )
+        return system.loo(array(epsilons)), system.mean_eigenvalue()
+
+    found, scale = errors(foreign.array)
+    expected, expected_scale = errors(np.asarray)
+    assert_close(foreign.numpy(found), expected)
+    assert_close(scale, expected_scale)
+
+
+def test_the_cheapest_system_is_chosen(rng, monkeypatch):
+    wide, tall = (drawn(rng, size) for size in SIZES)
+    assert isinstance(ridge_system(*wide, fit_intercept=True), GramRidge)
+    assert isinstance(ridge_system(*tall, fit_intercept=True), MomentRidge)
+    monkeypatch.setattr("sltr.ridge.LARGEST_DIRECT", 5)
+    assert isinstance(ridge_system(*wide, fit_intercept=True), CGRidge)
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "expected"),
+    [
+        ((100, 5000), {}, "dual"),
+        ((5000, 100), {}, "primal"),
+        ((30_000, 40_000), {}, "cg"),
+        ((4000, 10**6), {"limit": 10**9 + 10**8}, "dual"),
+        ((4000, 10**6), {"limit": 10**9}, "cg"),
+        ((4000, 10**6), {"limit": 10**9, "itemsize": 4}, "dual"),
+        ((10**6, 4000), {"limit": 10**9, "itemsize": 4}, "cg"),
+    ],
+)
+def test_the_choice_keeps_to_the_memory_limit(size, options, expected):
+    assert cheapest_method(*size, **options) == expected
+
+
+def decaying(rng, n_samples=80, n_features=90):
+    """Return samples whose Gram matrix has a few large eigenvalues."""
+    left = np.linalg.qr(rng.normal(size=(n_samples, n_samples)))[0]
+    right = np.linalg.qr(rng.normal(size=(n_features, n_samples)))[0]
+    return (left * 10.0 ** np.linspace(3, -2, n_samples)) @ right.T
+
+
+@pytest.mark.parametrize("kind", ["all", "subsets"])
+def test_a_sketch_saves_iterations_and_changes_nothing(rng, monkeypatch, kind):
+    X, Y = decaying(rng) + 5.0, rng.normal(size=(80, 2))
+    weight = rng.uniform(0.5, 2.0, size=80)
+    subsets = np.ones((1, 80), bool)
+    if kind == "subsets":
+        subsets = rng.random((3, 80)) < 0.8
+    epsilons = np.array([0.01, 1.0])
+    passes = []
+    original = cg.inner
+    monkeypatch.setattr(cg, "inner", lambda *a: passes.append(1) or original(*a))
+    plain = CGRidge(X, Y, weight, True)
+    expected = plain.coefs(subsets, epsilons)
+    n_plain = len(passes)
+    passes.clear()
+    found = ridge_system(X, Y, weight, fit_intercept=True, method="cg")
+    np.testing.assert_allclose(
+        found.coefs(subsets, epsilons), expected, rtol=1e-5, atol=1e-8
+    )
+    assert len(passes) < n_plain / 3
+    small = ridge_system(X, Y, weight, fit_intercept=True, method="cg", limit=170 * 320)
+    assert small.sketch.shape == (80, 10)
+
+
+def test_a_budget_that_runs_out_is_reported_with_the_residual(rng):
+    X, Y = decaying(rng), rng.normal(size=(80, 1))
+    told = []
+    system = CGRidge(
+        X, Y, np.ones(80), True, max_iter=3, unconverged=lambda *a: told.append(a)
+    )
+    found = system.coefs(np.ones((1, 80), bool), np.array([0.1]))[0, 0, 0]
+    (residual, n_iter) = told[0]
+    assert n_iter == 3
+    A, y = X - X.mean(axis=0), Y[:, 0] - Y.mean()
+    # The pilot is Aᵀc: what is left of y is not explained by ε·c.
+    dual = np.linalg.lstsq(A.T, found, rcond=None)[0]
+    left = np.linalg.norm(y - A @ found - 0.1 * dual) / np.linalg.norm(y)
+    assert residual == pytest.approx(left, rel=0.3)
+
+
+def test_matrix_free_pilot_refuses_leave_one_out(rng):
+    system = ridge_system(*drawn(rng, (8, 15)), fit_intercept=True, method="cg")
+    with pytest.raises(ValueError, match="as numbers"):
+        system.loo(np.array([1.0]))

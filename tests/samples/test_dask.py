@@ -1,0 +1,304 @@
+"""Samples as Dask arrays: any scheduler, real worker processes, killed ones."""
+
+import os
+import signal
+import threading
+import time
+
+import joblib
+import numpy as np
+import pytest
+from oracles import assert_close
+from test_stored import check_products
+
+from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.samples import dask as room
+from sltr.samples import samples
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+
+SMALL_GRID = {"lambdas_sparse": (0.0, 0.3, 0.7), "lambdas_low": (0.0, 0.5), "cv": 3}
+CHUNKS = [(23, 6, 5, 4), (5, 6, 5, 4), (23, 2, 5, 4), (7, 3, 2, 4)]
+EVERYWHERE = ("synchronous", "threads")
+
+
+def lazy(X, chunks):
+    array = da.from_array(X, chunks=chunks)
+    return samples.lazy_samples(array, X.shape[1:], 10**6)
+
+
+@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
+def test_products_of_dask_arrays(rng, chunks):
+    X = rng.normal(size=(23, 6, 5, 4)) + 10.0
+    with dask.config.set(scheduler="threads"):
+        check_products(lazy(X, chunks), X, rng)
+
+
+def test_rows_of_dask_arrays_and_empty_chunks(rng):
+    X = rng.normal(size=(23, 6, 5, 4))
+    rows = np.array([0, 14, 15, 20, 21, 22])
+    with dask.config.set(scheduler="synchronous"):
+        check_products(lazy(X, (5, 6, 2, 4)).take(rows), X[rows], rng)
+
+
+def test_small_row_chunks_are_merged_for_the_gram_matrix(rng, monkeypatch):
+    X = rng.normal(size=(40, 3))
+    found = []
+    original = room.computed
+    monkeypatch.setattr(room, "computed", lambda t: found.append(len(t)) or original(t))
+    with dask.config.set(scheduler="synchronous"):
+        assert_close(samples.gram(lazy(X, (1, 3))), X @ X.T)
+    assert found == [1]
+
+
+def test_values_that_are_not_finite_are_named(rng):
+    X = rng.normal(size=(23, 6, 5, 4))
+    X[13, 4, 2, 1] = np.inf
+    with (
+        dask.config.set(scheduler="threads"),
+        pytest.raises(ValueError, match=r"samples 10:15 .* first in sample 13"),
+    ):
+        samples.combine(np.ones((1, 23)), lazy(X, (5, 3, 5, 4)))
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda X: samples.gram(X),
+        lambda X: samples.inner_groups(X, [(np.arange(5, 15), np.ones((1, 120)))]),
+    ],
+)
+def test_a_sample_is_named_by_its_place_in_the_array(rng, product):
+    X = rng.normal(size=(23, 6, 5, 4))
+    X[13, 4, 2, 1] = np.nan
+    kept = np.setdiff1d(np.arange(len(X)), [2, 3, 12])
+    with (
+        dask.config.set(scheduler="threads"),
+        pytest.raises(ValueError, match=r"first in sample 13"),
+    ):
+        product(lazy(X, (5, 3, 5, 4)).take(kept))
+
+
+def broken_array(X, at):
+    """Return X in row chunks of five, one of which cannot be loaded."""
+
+    def load(start):
+        if start == at:
+            raise RuntimeError("checksum does not match")
+        return X[start : start + 5]
+
+    parts = [
+        da.from_delayed(dask.delayed(load)(k), X[k : k + 5].shape, X.dtype)
+        for k in range(0, len(X), 5)
+    ]
+    return da.concatenate(parts)
+
+
+def test_a_chunk_that_cannot_be_computed_is_named(rng):
+    X, y = rng.normal(size=(20, 4, 3)), rng.normal(size=20)
+    with (
+        dask.config.set(scheduler="threads"),
+        pytest.raises(OSError, match=r"samples 10:15 and .*checksum does not match"),
+    ):
+        SLTRRegressor(1.0).fit(broken_array(X, 10), y)
+    with (
+        dask.config.set(scheduler="threads"),
+        pytest.raises(OSError, match=r"samples 10:15 and .*checksum does not match"),
+    ):
+        SLTRRegressor(1.0).fit(broken_array(X, 10), y, np.arange(20) > 2)
+
+
+def test_sizes_must_be_known(rng):
+    X = da.from_array(rng.normal(size=(20, 3)), chunks=5)
+    with pytest.raises(ValueError, match="known sizes"):
+        SLTRRegressor(1.0).fit(X[X[:, 0] > 0], np.zeros(9))
+
+
+@pytest.mark.parametrize("scheduler", EVERYWHERE)
+def test_fits_are_those_in_memory(rng, scheduler):
+    X, y = drawn(rng)
+    weight = rng.uniform(0.5, 2.0, size=len(y))
+    weight[[3, 4, 11]] = 0.0
+    array = da.from_array(X, chunks=(9, 4, 5, 2))
+    with dask.config.set(scheduler=scheduler):
+        here = SLTRRegressor().fit(X, y, weight)
+        there = SLTRRegressor().fit(array, da.from_array(y), weight)
+        assert_close(there.coef_, here.coef_)
+        assert_close(there.predict(array), here.predict(X))
+        labels = np.where(y > np.median(y), "up", "down")
+        here, there = (SLTRClassifier().fit(a, labels) for a in (X, array))
+        assert_close(there.coef_, here.coef_)
+        assert there.predict(array).tolist() == here.predict(X).tolist()
+
+
+def test_tall_samples_are_reduced_on_the_cluster(rng):
+    X = rng.normal(size=(90, 4, 3)) + 5.0
+    y = X[:, 0, 0] + 0.1 * rng.normal(size=90)
+    array = da.from_array(X, chunks=(20, 2, 3))
+    with dask.config.set(scheduler="threads"):
+        there = SLTRRegressorCV(**SMALL_GRID).fit(array, y)
+    here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
+    assert there.pilot_method_ == "primal"
+    assert_close(there.coef_, here.coef_)
+
+
+def drawn(rng):
+    X = rng.normal(size=(45, 6, 5, 4)) + 2.0
+    y = X[:, :2, :2, :2].sum(axis=(1, 2, 3)) + 0.3 * rng.normal(size=45)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes, watched by nannies that start them again."""
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "10s"}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=50,
+        ) as found,
+    ):
+        yield found
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as found:
+        found.wait_for_workers(2, timeout=30)
+        yield found
+
+
+def slow_chunks(X, marks, seconds=0.25):
+    """Return X as a Dask array whose chunks take their time and leave a mark."""
+
+    def load(start, folder=str(marks)):
+        time.sleep(seconds)
+        with open(os.path.join(folder, f"{start}-{os.getpid()}"), "w"):  # noqa: PTH123,PTH118
+            pass
+        return X[start : start + 5]
+
+    parts = [
+        da.from_delayed(dask.delayed(load)(k), X[k : k + 5].shape, X.dtype)
+        for k in range(0, len(X), 5)
+    ]
+    return da.concatenate(parts)
+
+
+def kill_once(client, ready):
+    """Kill the worker processes' first one as soon as `ready` says so."""
+    killed = []
+
+    def work():
+        pids = client.run(os.getpid)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            pid = ready(set(pids.values()))
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+                return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, killed
+
+
+def marked_by(folder, pids):
+    """Return the process that has loaded two chunks, if there is one."""
+    found = [int(path.name.split("-")[1]) for path in folder.iterdir()]
+    return next((pid for pid in found if pid in pids and found.count(pid) >= 2), None)
+
+
+def test_workers_find_what_one_process_does(rng, client):
+    X, y = drawn(rng)
+    here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
+    array = da.from_array(X, chunks=(10, 3, 5, 4))
+    with joblib.parallel_config(backend="dask"):
+        there = SLTRRegressorCV(n_jobs=2, **SMALL_GRID).fit(array, y)
+    assert_close(there.coef_, here.coef_)
+    name = "mean_test_score"
+    assert_close(there.cv_results_[name], here.cv_results_[name])
+    assert_close(there.predict(array), here.predict(X))
+
+
+def test_a_worker_killed_in_the_gram_pass_changes_nothing(rng, client, tmp_path):
+    X, y = drawn(rng)
+    here = SLTRRegressor(1.0, 0.3, 0.3).fit(X, y)
+    thread, killed = kill_once(client, lambda pids: marked_by(tmp_path, pids))
+    there = SLTRRegressor(1.0, 0.3, 0.3).fit(slow_chunks(X, tmp_path), y)
+    thread.join()
+    assert killed
+    assert_close(there.coef_, here.coef_)
+    assert_close(there.intercept_, here.intercept_)
+
+
+def test_a_worker_killed_while_tuning_changes_nothing(
+    rng, client, tmp_path, monkeypatch
+):
+    X, y = drawn(rng)
+    here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
+    array = da.from_array(X, chunks=(10, 3, 5, 4))
+    flag = tmp_path / "busy"
+    monkeypatch.setattr("sltr.tuning.held_out.PlainEstimates", slow_estimates(flag))
+
+    def busy(pids):
+        return next(
+            (int(p.read_text()) for p in tmp_path.glob("busy*") if p.read_text()), None
+        )
+
+    thread, killed = kill_once(client, busy)
+    with joblib.parallel_config(backend="dask"):
+        there = SLTRRegressorCV(n_jobs=2, **SMALL_GRID).fit(array, y)
+    thread.join()
+    assert killed
+    assert_close(there.coef_, here.coef_)
+
+
+def slow_estimates(flag):
+    from sltr.tuning.fits import PlainEstimates
+
+    class Slow(PlainEstimates):
+        def __call__(self):
+            flag.with_name(f"busy-{os.getpid()}").write_text(str(os.getpid()))
+            time.sleep(0.5)
+            return super().__call__()
+
+    return Slow
+
+
+def test_scattered_coefficients_lost_with_their_worker_are_sent_again(
+    rng, client, tmp_path, monkeypatch
+):
+    X, _ = drawn(rng)
+    W = rng.normal(size=(300, 120))  # large enough to be scattered
+    assert W.nbytes > 100_000
+    pids = client.run(os.getpid)
+    sent = []
+    scatter = client.scatter
+
+    def noted(value, **options):
+        found = scatter(value, **options)
+        sent.extend(found)
+        return found
+
+    monkeypatch.setattr(client, "scatter", noted)
+
+    def holder(_):
+        owners = client.who_has(sent[:1]).values() if sent else ()
+        owner = next(iter(owners), ())
+        return pids[owner[0]] if len(owner) == 1 else None
+
+    thread, killed = kill_once(client, holder)
+    array = slow_chunks(X, tmp_path)
+    found = samples.inner(samples.lazy_samples(array, X.shape[1:], 10**6), W)
+    thread.join()
+    assert killed
+    assert len(sent) == 2
+    assert_close(found, X.reshape(45, -1) @ W.T, scale=100)

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+from oracles import assert_close, ridge_by_normal_equations
+from sklearn.base import BaseEstimator
+
+from sltr.parameters import check_nonnegative, check_shape
+from sltr.samples.check import check_new_samples, check_samples
+from sltr.samples.front import centre
+from sltr.samples.samples import Samples
+
+
+class Model(BaseEstimator):
+    """The least an estimator has to be."""
+
+    feature_shape = None
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_centred_data_pose_the_weighted_problem(xp, rng, fit_intercept):
+    X, y = rng.normal(size=(9, 2, 3)) + 1.0, rng.normal(size=9) + 2.0
+    weight = rng.uniform(0.5, 2.0, size=9)
+    centred = centre(Samples(xp.array(X), xp.array(y), xp.array(weight)), fit_intercept)
+    A, r = xp.numpy(centred.A), xp.numpy(centred.y)
+    coef = np.linalg.solve(A.T @ A + np.eye(6), A.T @ r)
+    flat = X.reshape(9, -1)
+    expected = ridge_by_normal_equations(flat, y, 1.0, weight, fit_intercept)
+    assert_close(coef, expected)
+    offset = centred.intercept(xp.array(coef.reshape(2, 3)))
+    residual = np.average(y - flat @ coef, weights=weight)
+    assert offset == pytest.approx(residual if fit_intercept else 0.0)
+
+
+def test_samples_of_weight_zero_are_dropped(xp, rng):
+    X, y = rng.normal(size=(5, 2, 3)), np.arange(5.0)
+    weight = np.array([1.0, 0.0, 2.0, 0.0, 1.0])
+    model = Model()
+    samples = check_samples(model, xp.array(X), xp.array(y), xp.array(weight))
+    assert xp.numpy(samples.y).tolist() == [0.0, 2.0, 4.0]
+    assert np.array_equal(xp.numpy(samples.X), X[::2])
+    assert model.shape_in_ == samples.shape == (2, 3)
+    with pytest.raises(ValueError, match="1 sample"):
+        check_samples(model, xp.array(X), xp.array(y), xp.array(np.eye(5)[0]))
+
+
+def test_flat_rows_are_folded_in_c_order(xp, rng):
+    X = rng.normal(size=(5, 2, 3))
+    model = Model()
+    model.feature_shape = (2, 3)
+    samples = check_samples(model, xp.array(X.reshape(5, 6)), xp.array(np.arange(5.0)))
+    assert np.array_equal(xp.numpy(samples.X), X)
+    assert np.array_equal(xp.numpy(samples.flat), X.reshape(5, 6))
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "two", None, [1, 2]])
+def test_hyper_parameters_are_finite_and_not_negative(value):
+    with pytest.raises(ValueError, match="lambda_low="):
+        check_nonnegative(value, "lambda_low")
+    assert check_nonnegative(np.float32(0.5), "lambda_low") == 0.5
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (), (-2, -3), (0,), 6.5, None])
+def test_shapes_that_do_not_hold_a_row_are_refused(shape):
+    with pytest.raises(ValueError, match="feature_shape"):
+        check_shape((6,), shape)
+    assert check_shape((6,), [2, 3]) == (2, 3)
+
+
+def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch):
+    class OutOfMemoryError(RuntimeError):
+        """What libraries call theirs."""
+
+    def full(_):
+        raise OutOfMemoryError
+
+    monkeypatch.setattr("sltr.samples.check.check_foreign_tensor", full)
+    with pytest.raises(MemoryError, match="Use float32 samples"):
+        check_samples(Model(), foreign.array(np.ones((4, 2))), np.ones(4))
+
+
+def test_tensors_are_not_folded_into_another_shape(xp, rng):
+    X, y = xp.array(rng.normal(size=(5, 2, 3))), xp.array(np.arange(5.0))
+    model = Model()
+    model.feature_shape = (3, 2)
+    with pytest.raises(ValueError, match=r"samples of shape \(2, 3\)"):
+        check_samples(model, X, y)
+    model.feature_shape = [2, 3]
+    assert check_samples(model, X, y).shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (5, 1, 2), (5, 2, 3)])
+def test_several_responses_are_refused_by_name(rng, shape):
+    X = rng.normal(size=(5, 2, 3))
+    with pytest.raises(ValueError, match=r"y has shape .* one number for each sample"):
+        check_samples(Model(), X, np.zeros(shape))
+
+
+def test_flat_rows_for_a_model_of_tensors_are_refused_by_shape(rng):
+    X = rng.normal(size=(5, 2, 3))
+    model = Model()
+    check_samples(model, X, np.arange(5.0))
+    with pytest.raises(ValueError, match=r"shape \(6,\) .* \(2, 3\).* feature_shape"):
+        check_new_samples(model, X.reshape(5, 6))

@@ -1,0 +1,284 @@
+"""Nested cross-validation of methods on one data set."""
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sltr import comparison
+from sltr.comparison import (
+    compare,
+    fit_with_groups,
+    is_classification,
+    summary,
+    tuned_model,
+)
+from sltr.peers.elementary import FACTORS, TensorRidge
+from sltr.peers.lasso import TensorLassoCV
+from sltr.peers.registry import METHODS, Method
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4, 3))
+    return X, X[:, 0, 0] + X[:, 1, 1] + 0.1 * rng.normal(size=40)
+
+
+def entry(name, make_regressor, make_classifier=None):
+    fields = dict.fromkeys(Method.__dataclass_fields__)
+    fields |= {"name": name, "title": name, "make_regressor": make_regressor}
+    return Method(**fields | {"make_classifier": make_classifier})
+
+
+def register(monkeypatch, *entries):
+    table = {item.name: item for item in (METHODS["null"], METHODS["ridge"], *entries)}
+    monkeypatch.setattr(comparison, "method", table.__getitem__)
+
+
+def test_scores_are_those_of_a_plain_loop(data):
+    X, y = data
+    rows = compare(X, y, methods=(), folds=4, random_state=3)
+    splits = KFold(4, shuffle=True, random_state=3).split(X)
+    expected = [
+        r2_score(y[test], TensorRidge().fit(X[train], y[train]).predict(X[test]))
+        for train, test in splits
+    ]
+    found = [row["metrics"]["r2"] for row in rows if row["method"] == "ridge"]
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_groups_stay_together_inside_and_outside(data, monkeypatch):
+    X, y = data
+    groups = np.arange(40) // 4
+    seen = []
+
+    class Spy(Ridge):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(set(X[:, 0].tolist()))
+            return super().fit(X, y)
+
+    make = lambda: GridSearchCV(Spy(), {"alpha": [1.0]})  # noqa: E731
+    register(monkeypatch, entry("spy", make))
+    flat = X.reshape(40, -1).copy()
+    flat[:, 0] = groups
+    rows = compare(flat, y, ("spy",), folds=2, groups=groups)
+    assert {row["error"] for row in rows} == {None}
+    # Two outer folds: two refits on five groups each, and five inner fits on four.
+    assert sorted(map(len, seen)) == [4] * 10 + [5] * 2
+
+
+def test_a_method_that_fails_leaves_its_reason_and_stops_nothing(data, monkeypatch):
+    class Fails(DummyRegressor):
+        def fit(self, X, y, sample_weight=None):
+            raise ValueError("no luck")
+
+    register(monkeypatch, entry("fails", Fails))
+    found = summary(compare(*data, ("fails",), folds=2))
+    assert [line["method"] for line in found] == ["null", "ridge", "fails"]
+    assert found[2]["error"] == "ValueError: no luck"
+    assert found[2]["n_folds"] == 0
+    assert found[1]["r2"] > 0
+
+
+def test_two_labels_are_regressed_where_there_is_no_classifier(data):
+    X, y = data
+    found = summary(compare(X, np.where(y > 0, "up", "down"), (), folds=4))
+    null, ridge = found
+    assert null["auroc"] == 0.5
+    assert ridge["auroc"] > 0.8
+    assert ridge["accuracy"] > 0.7
+
+
+def test_more_labels_are_regressed_each_against_the_rest(data):
+    X, y = data
+    labels = np.digitize(y, [-0.5, 0.5])
+    rows = compare(X, labels.astype(str), "elem_ridge", folds=4)
+    splits = StratifiedKFold(4, shuffle=True, random_state=0).split(X, labels)
+    expected = []
+    for train, test in splits:
+        each = [TensorRidge().fit(X[train], labels[train] == k) for k in range(3)]
+        largest = np.argmax([model.predict(X[test]) for model in each], axis=0)
+        expected.append(np.mean(largest == labels[test]))
+    found = [row["metrics"]["accuracy"] for row in rows if row["method"] == "ridge"]
+    assert found == pytest.approx(expected)
+    assert {row["error"] for row in rows} == {None}
+
+
+@pytest.fixture
+def copies():
+    """Return samples with three near-copies each, and responses with much noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 5, 4))
+    y = 2 * X[:, 0, 0] + 2 * rng.normal(size=25)
+    X = np.repeat(X, 4, axis=0) + 0.01 * rng.normal(size=(100, 5, 4))
+    return X, np.repeat(y, 4), np.repeat(np.arange(25), 4)
+
+
+def test_ridge_is_tuned_on_folds_of_groups(copies):
+    X, y, groups = copies
+    model = fit_with_groups(TensorRidge(), X, y, groups)
+    grid = {"epsilon": [row["epsilon"] for row in model.cv_results_["params"]]}
+    oracle = GridSearchCV(TensorRidge(), grid, cv=GroupKFold(5))
+    oracle.fit(X, y, groups=groups)
+    assert model.epsilon_ == oracle.best_params_["epsilon"]
+    np.testing.assert_allclose(
+        model.cv_results_["mean_test_score"],
+        oracle.cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
+    assert model.epsilon_ > 100 * TensorRidge().fit(X, y).epsilon_
+
+
+def test_classes_share_a_penalty_chosen_on_folds_of_groups(copies):
+    X, _, groups = copies
+    labels = np.digitize(X[:, 0, 0], [-0.5, 0.5])
+    model = tuned_model(METHODS["ridge"], kind="multi-class")
+    fit_with_groups(model, X, labels, groups)
+    (chosen,) = {one.epsilon_ for one in model.estimators_}
+    splits = StratifiedGroupKFold(5).split(X, labels, groups)
+    cv, near = list(splits), chosen * 10.0 ** np.array([-2, -1 / 3, 0, 1 / 3, 2])
+    each = [
+        GridSearchCV(TensorRidge(), {"epsilon": near}, cv=cv).fit(X, labels == k)
+        for k in range(3)
+    ]
+    scores = np.mean([one.cv_results_["mean_test_score"] for one in each], axis=0)
+    assert np.argmax(scores) == 2
+
+
+def test_a_pilot_has_the_penalty_of_ridge(copies):
+    X, y, groups = copies
+    search = METHODS["elem_ridge"].make_regressor()
+    fitted = fit_with_groups(search, X, y, groups).best_estimator_
+    ridge = fit_with_groups(TensorRidge(), X, y, groups)
+    assert fitted.epsilon == ridge.epsilon
+    assert len(ridge.cv_results_["params"]) == len(FACTORS)
+    assert ridge.best_score_ == max(ridge.cv_results_["mean_test_score"])
+
+
+def test_groups_reach_the_penalties_of_every_comparison(copies):
+    X, y, groups = copies
+    found = summary(compare(X, y, "elem_ridge", groups=groups))
+    # Near-copies make leave-one-out choose no penalty at all: R² is about -9 then.
+    assert all(line["r2"] > -0.5 for line in found)
+
+
+def test_the_last_group_leaves_ridge_to_itself(data):
+    X, y = data
+    rows = compare(X, y, (), folds=2, groups=np.arange(40) // 20)
+    assert {row["error"] for row in rows} == {None}
+
+
+def test_unknown_method_is_refused_with_the_nearest(data):
+    with pytest.raises(ValueError, match="did you mean 'remurs'"):
+        compare(*data, ("remus",))
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        ([1.0, 2, 3, 4], {"folds": 5}, "folds=5 was given; expected 2 to 4"),
+        (["a", "a", "a", "b"], {"folds": 2}, "The rarest label has 1"),
+        (["a"] * 4, {"folds": 2}, "All labels are 'a'"),
+        ([1.0, 2, 3, 4], {"folds": 3, "groups": [0, 0, 1, 1]}, "number of groups"),
+    ],
+)
+def test_bad_folds_and_labels(y, options, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        compare(np.eye(4), y, (), **options)
+
+
+@pytest.mark.parametrize(
+    ("y", "groups", "message"),
+    [
+        (np.arange(39.0), None, "X has 40 samples and y has 39 values"),
+        (np.arange(41.0), None, "X has 40 samples and y has 41 values"),
+        (np.arange(40.0), np.arange(9), "X has 40 samples and groups has 9 values"),
+    ],
+)
+def test_unequal_lengths_are_refused(data, y, groups, message):
+    with pytest.raises(ValueError, match=message):
+        compare(data[0], y, (), groups=groups)
+
+
+def test_a_single_method_may_be_given_by_itself(data):
+    rows = compare(*data, "elem_ridge", folds=2)
+    assert {row["method"] for row in rows} == {"null", "ridge", "elem_ridge"}
+
+
+def test_labels_are_recognised():
+    assert is_classification(np.array(["a", "b", "c"]))
+    assert is_classification(np.array([True, False]))
+    assert is_classification(np.array([0.0, 1.0, 1.0]))
+    assert not is_classification(np.arange(5))
+
+
+def test_progress_counts_every_fit(data):
+    calls = []
+    compare(*data, (), folds=2, progress=lambda *call: calls.append(call))
+    assert [done for done, _, _ in calls] == [0, 1, 2, 3, 4]
+    assert {total for _, total, _ in calls} == {4}
+    assert calls[1][2] == "Ridge, fold 1"
+
+
+def test_a_column_of_responses_is_what_it_holds(rng):
+    X, y = rng.normal(size=(24, 4, 3)), rng.normal(size=24)
+    flat, column = (
+        summary(compare(X, given, methods=(), folds=3)) for given in (y, y[:, None])
+    )
+    for one, other in zip(flat, column, strict=True):
+        assert one["mse"] == pytest.approx(other["mse"])
+
+
+def test_penalties_inside_a_pipeline_are_left_to_it(rng):
+    """Its ridge sees other samples than those that would choose."""
+    groups = np.repeat(np.arange(12), 3)
+    X, coef = rng.normal(size=(36, 8)), rng.normal(size=8)
+    y = X @ coef + 0.1 * rng.normal(size=36)
+    model = make_pipeline(StandardScaler(), TensorRidge())
+    fit_with_groups(model, 1e3 * X, y, groups)
+    assert model[-1].epsilon == "loo"
+    assert model.score(1e3 * X, y) > 0.95
+
+
+def test_folds_inside_a_search_are_its_own(rng):
+    groups = np.repeat(np.arange(12), 3)
+    X, coef = rng.normal(size=(36, 4, 2)), rng.normal(size=8)
+    y = X.reshape(36, -1) @ coef + 0.1 * rng.normal(size=36)
+    inner = TensorLassoCV(n_alphas=3)
+    model = GridSearchCV(inner, {"fit_intercept": [True, False]}, error_score="raise")
+    fit_with_groups(model, X, y, groups)
+    assert model.estimator.cv == inner.cv
+    for train, test in model.cv:
+        assert not np.isin(groups[test], groups[train]).any()
+    assert model.best_score_ > 0.8
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_penalties_are_chosen_with_the_models_own_intercept(rng, intercept):
+    groups = np.repeat(np.arange(10), 3)
+    X = rng.normal(size=(30, 5)) + 2.0
+    y = X @ rng.normal(size=5) + rng.normal(size=30) + 20.0
+    model = TensorRidge(fit_intercept=intercept)
+    fit_with_groups(model, X, y, groups)
+    splits = list(GroupKFold(5).split(X, y, groups))
+    for place in (0, model.best_index_):
+        ridge = Ridge(
+            model.cv_results_["param_epsilon"][place], fit_intercept=intercept
+        )
+        scores = [
+            r2_score(y[test], ridge.fit(X[train], y[train]).predict(X[test]))
+            for train, test in splits
+        ]
+        found = model.cv_results_["mean_test_score"][place]
+        assert found == pytest.approx(np.mean(scores))

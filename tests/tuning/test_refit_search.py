@@ -1,0 +1,221 @@
+"""How far the search for a refit goes, and refits of awkward samples."""
+
+from functools import reduce
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold
+
+from sltr.estimators.sltr import SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.refine.sweeps import RIDGES
+from sltr.samples.check import check_samples
+from sltr.tuning import fits as refits
+from sltr.tuning import search as refit_jobs
+from sltr.tuning.candidates import Candidate
+from sltr.tuning.fits import sweeps
+from sltr.tuning.search import LowRank, row_losses
+from sltr.tuning.task import (
+    Fold,
+    fitting_task,
+    for_comparison,
+    held_out_losses,
+    with_pilots,
+)
+
+SHAPE = (6, 5, 4)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240229)
+
+
+def of_rank(rng, rank, n=150, noise=0.1, shape=SHAPE):
+    """Return samples, and responses of orthogonal terms of falling size."""
+    coef = np.zeros(shape)
+    bases = [np.linalg.qr(rng.normal(size=(size, size)))[0] for size in shape]
+    for r in range(rank):
+        vectors = [basis[:, r] for basis in bases]
+        coef += 0.8**r * reduce(np.multiply.outer, vectors)
+    X = rng.normal(size=(n, *shape))
+    signal = X.reshape(n, -1) @ coef.ravel()
+    return X, signal + noise * signal.std() * rng.normal(size=n)
+
+
+def search(X, y, kind, rival=None):
+    """Run one kind of refit on three folds; `rival` is a share of the null's loss.
+
+    Returns the null model's held-out losses, and each candidate's in the order of
+    trial.
+    """
+    model = SLTRRegressorCV()
+    samples = check_samples(model, X, y, None)
+    task = fitting_task(model, samples, samples.y[:, None])
+    folds = [Fold.of(task, train, test) for train, test in KFold(3).split(X)]
+    folds, pilots = with_pilots(task, folds, [10.0])
+    single, own = for_comparison(task, folds)
+    nothing = [np.zeros((len(fold.rows), 1)) for fold in own]
+    null = held_out_losses(single, own, nothing)
+    losses = None if rival is None else rival * null
+    seeds = [pilots.reshape(3, 1, *X.shape[1:]).astype(np.float32)]
+    start = Candidate(10.0, 0.3, 0.3)
+    problem = sweeps(single, np.stack([fold.subset for fold in own]))
+    rows = LowRank(single, own, problem, kind, start, seeds, losses)()
+    return null, row_losses(single, own, rows)
+
+
+def ranks_tried(*args, **kwargs):
+    return list(dict.fromkeys(c.rank for c in search(*args, **kwargs)[1]))
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_ranks_are_tried_until_they_gain_nothing(rng, kind):
+    tried = ranks_tried(*of_rank(rng, 2), kind)
+    if kind == "cp":
+        assert tried == [1, 2, 3]
+    else:
+        assert (2, 2, 2) in tried
+        assert len(tried) <= tried.index((2, 2, 2)) + 1 + refit_jobs.PATIENCE[kind]
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_lower_ridges_are_left_out_where_the_first_is_hopeless(rng, kind):
+    """That is far behind the mean of the responses, or itself for a rank before."""
+    hopeful = []
+    for noise in (0.1, 3.0):
+        null, found = search(*of_rank(rng, 2, noise=noise), kind)
+        by_rank = {}
+        for candidate, losses in found.items():
+            by_rank.setdefault(candidate.rank, {})[candidate.ridge] = losses
+        before = [null]
+        for own in by_rank.values():
+            first = own[RIDGES[0]]
+            excess = first - min(before, key=np.sum)
+            limit = 2.0 * excess.std(ddof=1) / np.sqrt(len(excess))
+            hopeful.append(excess.mean() <= limit)
+            assert tuple(own) == (RIDGES if hopeful[-1] else RIDGES[:1])
+            before.append(first)
+    assert not all(hopeful)
+
+
+def test_ranks_of_matrices_rise_together_and_need_no_patience(rng):
+    X, y = of_rank(rng, 2, shape=(8, 7))
+    assert ranks_tried(X, y, "tucker") == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_refits_start_from_the_grids_own_estimates(rng, monkeypatch):
+    X, y = of_rank(rng, 2)
+    # The start is in the middle of the grid.
+    settings = {"lambdas_sparse": (0.0, 0.3, 1.0), "lambdas_low": (0.1, 0.3), "cv": 3}
+    alone = SLTRRegressorCV(**settings, refine="reweight").fit(X, y)
+    solved = []
+    path = refits.estimate_path
+
+    def counted(pilots, sparse, low, settings):
+        # The grid itself has six pairs of radii, the start alone has one.
+        if sparse.shape[1] == 1:
+            solved.append(sparse)
+        return path(pilots, sparse, low, settings)
+
+    monkeypatch.setattr(refits, "estimate_path", counted)
+    both = SLTRRegressorCV(**settings, refine=(None, "reweight")).fit(X, y)
+    assert not solved
+    np.testing.assert_allclose(
+        both.cv_results_["mean_test_score"][-5:],
+        alone.cv_results_["mean_test_score"],
+        rtol=1e-4,
+    )
+    # Without the start in the grid it is solved for.
+    SLTRRegressorCV(lambdas_sparse=(0.0,), cv=3, refine=(None, "cp")).fit(X, y)
+    assert solved
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_a_rival_within_reach_changes_nothing(rng, kind):
+    X, y = of_rank(rng, 4)
+    alone = ranks_tried(X, y, kind)
+    assert len(alone) > 3
+    # The first rank leaves more than half; at its pace the others would do as well.
+    assert ranks_tried(X, y, kind, rival=0.3) == alone
+
+
+def test_a_search_that_cannot_catch_up_ends(rng, monkeypatch):
+    X, y = of_rank(rng, 4)
+    monkeypatch.setattr(refit_jobs, "largest_rank", lambda kind, shape: 2)
+    # One rank is left, and would have to gain all that the first one left.
+    assert ranks_tried(X, y, "cp", rival=1e-6) == [1]
+    assert len(ranks_tried(X, y, "cp")) > 1
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_noise_ends_the_search_at_once(rng, kind):
+    X = rng.normal(size=(60, *SHAPE))
+    tried = ranks_tried(X, rng.normal(size=60), kind)
+    assert len(tried) == refit_jobs.PATIENCE[kind]
+
+
+@pytest.mark.parametrize("n", [20, 1000])
+@pytest.mark.parametrize("shape", [(5,), (4, 3), (4, 3, 2)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_samples_that_are_all_equal_predict_the_mean(rng, dtype, shape, n):
+    X = np.full((n, *shape), 0.1, dtype)
+    y = (rng.normal(size=n) + 5.0).astype(dtype)
+    model = SLTRRegressorCV(cv=3).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y.mean(), rtol=1e-3)
+    assert np.abs(model.coef_).max() < 1e-2
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("x_unit", "y_unit"), [(1e-13, 1.0), (1e9, 1.0), (1.0, 1e-12), (1.0, 1e12)]
+)
+def test_units_do_not_matter(rng, dtype, x_unit, y_unit):
+    X, y = of_rank(rng, 1, n=80)
+    X, y = X.astype(dtype), y.astype(dtype)
+    plain = SLTRRegressorCV(cv=3).fit(X, y)
+    X, y = X * dtype(x_unit), y * dtype(y_unit)
+    model = SLTRRegressorCV(cv=3).fit(X, y)
+    assert model.score(X, y) == pytest.approx(
+        plain.score(X / x_unit, y / y_unit), abs=0.01
+    )
+    assert model.coef_.dtype == dtype
+
+
+@pytest.mark.parametrize("refine", ["sparse", "cp", "tucker", "reweight"])
+@pytest.mark.parametrize("offset", [0.0, 3000.0])
+def test_large_means_cost_no_digits(rng, refine, offset):
+    X, y = of_rank(rng, 1)
+    own = SLTRRegressor(1.0, 0.1, 0.1, refine=refine).fit(X, y).score(X, y)
+    shifted = (X + offset).astype(np.float32)
+    model = SLTRRegressor(1.0, 0.1, 0.1, refine=refine).fit(
+        shifted, y.astype(np.float32)
+    )
+    assert model.score(shifted, y) > own - 0.02
+
+
+def test_responses_without_the_leading_component_are_fitted(rng):
+    X = rng.normal(size=(120, 64))
+    left, sizes, right = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    sizes[0] *= 4.0
+    X = (left * sizes) @ right
+    y = X[:, :5].sum(axis=1)
+    y -= left[:, 0] * (left[:, 0] @ y)
+    model = SLTRRegressorCV().fit(X.reshape(120, 8, 8), y)
+    assert model.score(X.reshape(120, 8, 8), y) > 0.9
+
+
+def test_a_coarse_tolerance_is_no_error(rng):
+    X, y = of_rank(rng, 1, n=40)
+    assert SLTRRegressorCV(tol=0.5, refine=(None, "scale"), cv=3).fit(X, y).coef_.any()
+
+
+def test_votes_do_not_hang_on_the_tolerance(rng):
+    X = rng.normal(size=(60, *SHAPE))
+    y = X[:, :2, :2, :2].sum(axis=(1, 2, 3)) + 3.0 * rng.normal(size=60)
+    grid = {"lambdas_sparse": (0.1, 0.2, 0.3, 0.5), "lambdas_low": (0.1, 0.3, 0.5)}
+    settings = {**grid, "rule": "vote", "refine": (None, "scale"), "cv": 3}
+    loose, tight = (
+        SLTRRegressorCV(**settings, tol=tol).fit(X, y).weights_ for tol in (1e-3, 1e-5)
+    )
+    np.testing.assert_allclose(loose, tight, atol=2e-4)

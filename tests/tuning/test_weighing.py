@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sltr.tuning.choose import close_to, shares_by_kind, votes
+
+
+def test_votes_fall_with_the_excess_in_standard_errors(rng):
+    losses = rng.normal(size=(400, 1)) ** 2 + np.array([0.0, 0.05, 0.4, -0.1, 9.0])
+    losses += 0.5 * rng.normal(size=losses.shape)
+    weight = np.ones(400)
+    found = votes(0, losses, weight, overlap=1.25)
+    excess = losses - losses[:, :1]
+    steps = excess.mean(axis=0)[1:3] / (1.5 * excess.std(axis=0)[1:3] / 20.0)
+    expected = (np.exp(-0.5 * steps[0] ** 2) - 0.1) / 0.9
+    np.testing.assert_allclose(found[1], expected)
+    assert found[0] == found[3] == 1.0
+    assert found[2] == found[4] == 0.0  # too little to count
+    assert steps[1] > 2.2
+    # What is as good as the best by one standard error has most of a vote.
+    assert (found[close_to(0, losses, weight)] > 0.8).all()
+
+
+def test_votes_of_equal_and_of_broken_candidates():
+    losses = np.array([[1.0, 1.0, 2.0, np.nan], [3.0, 3.0, 4.0, 1.0]])
+    found = votes(0, losses, np.ones(2), overlap=1.0)
+    assert found.tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.floats(0.1, 1.0)), min_size=1, max_size=8
+    )
+)
+def test_shares_sum_to_one_and_kinds_have_their_best_vote(pairs):
+    kinds, own = zip(*pairs, strict=True)
+    shares = shares_by_kind(kinds, np.array(own))
+    assert shares.sum() == pytest.approx(1.0)
+    best = {k: max(v for other, v in pairs if other == k) for k in kinds}
+    for kind, vote in best.items():
+        total = sum(s for k, s in zip(kinds, shares, strict=True) if k == kind)
+        assert total == pytest.approx(vote / sum(best.values()))
