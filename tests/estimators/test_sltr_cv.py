@@ -19,11 +19,15 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.refine import reweight
-from sltr.refine.reweight import STEPS
-from sltr.refine.sweeps import RIDGES
 from sltr.samples.check import check_samples
 from sltr.tuning import candidates, search
-from sltr.tuning.candidates import REFINEMENTS, SUPPORT_RIDGES, largest_rank
+from sltr.tuning.candidates import (
+    REFINEMENTS,
+    RIDGES,
+    STEPS,
+    SUPPORT_RIDGES,
+    largest_rank,
+)
 from sltr.tuning.search import START_RADII, THRESHOLDS, held_out_predictions
 from sltr.tuning.task import Fold, fitting_task
 

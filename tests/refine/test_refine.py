@@ -1,5 +1,6 @@
-from itertools import chain, pairwise
+from itertools import pairwise
 
+import array_api_compat
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,10 +9,11 @@ from sklearn.linear_model import Lasso
 
 from sltr.refine.factors import CPComponents, TuckerComponents, leading_term
 from sltr.refine.lasso import SMALL_THRESHOLD, TOLERANCE, lasso, refit_on_support
-from sltr.refine.ranks import cp_refits, next_rank, tucker_refits, tucker_refits_of_rank
+from sltr.refine.ranks import STEPS_BY_KIND, TuckerStep, next_rank
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.refine.sweeps import RIDGES, Sweeps, _last_steps, _mode_step, unfoldings
+from sltr.refine.sweeps import Sweeps, _last_steps, _mode_step, unfoldings
 from sltr.ridge import ridge_system
+from sltr.tuning.policy import DEFAULT
 
 SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
 
@@ -47,11 +49,10 @@ def refits(
     kind="tucker",
     rank=2,
     intercept=True,
-    ridges=RIDGES,
+    ridges=DEFAULT.ridges,
 ):
     """Run the sweeps on a batch of weights, started from the pilots."""
     n, shape = X.shape[0], X.shape[1:]
-    flat = X.reshape(n, -1)
 
     def pilot(w):
         A, b = centred_samples(X, y, w, intercept)
@@ -59,19 +60,37 @@ def refits(
 
     start = np.stack([pilot(w).reshape(shape) for w in weight])
 
-    problem = Sweeps(
-        unfoldings(X),
-        Subsets(np.stack([y] * len(weight)), weight, intercept),
-        feature_variance(flat, weight, intercept),
-        ridges,
+    problem = sweeps_of(
+        X, Subsets(np.stack([y] * len(weight)), weight, intercept), ridges
     )
     largest = min(rank, second_size(shape))
     if kind == "tucker":
         equal = [tuple(min(r, size) for size in shape) for r in range(1, largest + 1)]
-        parts = (tucker_refits_of_rank(problem, [start], ranks) for ranks in equal)
+        steps = (
+            TuckerStep.of_rank(problem, [start], largest, ranks).with_lower_ridges()
+            for ranks in equal
+        )
     else:
-        parts = cp_refits(problem, [start], largest)
-    return list(chain.from_iterable(parts))
+        steps = rising("cp", problem, [start], largest)
+    return [swept for step in steps for swept in step.swept]
+
+
+def rising(kind, problem, seeds, largest):
+    """Yield all ranks' steps, each under all ridges."""
+    step = STEPS_BY_KIND[kind].first(problem, seeds, largest)
+    while step is not None:
+        step = step.with_lower_ridges()
+        yield step
+        step = step.next_rank()
+
+
+def sweeps_of(X, subsets, ridges=DEFAULT.ridges):
+    """Prepare sweeps over samples (n, p1, …, pM)."""
+    xp = array_api_compat.array_namespace(X)
+    flat = xp.reshape(X, (X.shape[0], -1))
+    variance = feature_variance(flat, subsets.weight, subsets.fit_intercept)
+    how = (ridges, DEFAULT.sweeps, DEFAULT.starting_sweeps)
+    return Sweeps(unfoldings(X), subsets, variance, *how)
 
 
 def centred_samples(X, y, w, intercept=True):
@@ -96,7 +115,7 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
     weight = rng.uniform(0.2, 2.0, size=(1, 30))
     variance = feature_variance(X.reshape(30, -1), weight, intercept)
     penalty = 0.1 * variance * weight.sum()
-    data = Sweeps(unfoldings(X), Subsets(y[None], weight, intercept), variance)
+    data = sweeps_of(X, Subsets(y[None], weight, intercept))
     rank = min(2, second_size(shape))
     ranks = tuple(min(rank, size) for size in shape)
     structure = TuckerComponents.truncated(rng.normal(size=(1, *shape)), ranks)
@@ -141,10 +160,9 @@ def test_fitted_values_are_products_with_the_coefficient(rng, kind, shape):
 def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind):
     X, y, _ = planted(rng, (5, 4, 3), 40, rank=3, noise=0.3)
     found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3)
-    asked = [(rank, ridge) for rank in (1, 2, 3) for ridge in RIDGES]
-    ranks = [r.rank if kind == "cp" else r.rank[0] for r in found]
-    assert list(zip(ranks, (r.ridge for r in found), strict=True)) == asked
-    for rank, refit in zip(ranks, found, strict=True):
+    asked = [(rank, ridge) for rank in (1, 2, 3) for ridge in DEFAULT.ridges]
+    assert [r.ridge for r in found] == [ridge for _, ridge in asked]
+    for (rank, _), refit in zip(asked, found, strict=True):
         matrix = refit.coef()[0].reshape(5, 12)
         assert np.linalg.matrix_rank(matrix, tol=1e-8) <= rank
 
@@ -270,17 +288,13 @@ def test_other_libraries_agree_with_numpy(rng, name, kind):
     weight[1, :5] = 0.0
 
     def run(convert):
-        problem = Sweeps(
-            unfoldings(convert(X)),
-            Subsets(convert(np.stack([y, y])), convert(weight), True),
-            feature_variance(convert(flat), convert(weight), True),
+        problem = sweeps_of(
+            convert(X), Subsets(convert(np.stack([y, y])), convert(weight), True)
         )
         start = convert((np.stack([y, y]) @ flat).reshape(2, 4, 3, 2))
-        if kind == "tucker":
-            found = tucker_refits(problem, [start, -start], 2)
-        else:
-            found = cp_refits(problem, [start], 2)
-        return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in chain(*found)]
+        seeds = [start, -start] if kind == "tucker" else [start]
+        found = [r for step in rising(kind, problem, seeds, 2) for r in step.swept]
+        return [(np.asarray(r.coef()), np.asarray(r.fitted)) for r in found]
 
     for ours, theirs in zip(run(np.asarray), run(xp.asarray), strict=True):
         for one, other in zip(ours, theirs, strict=True):
@@ -471,13 +485,8 @@ def of_tucker_rank(rng, ranks, shape):
 
 def visited(X, y, seed, largest):
     n = len(X)
-    problem = Sweeps(
-        unfoldings(X),
-        Subsets(y[None], np.ones((1, n)), True),
-        feature_variance(X.reshape(n, -1), np.ones((1, n)), True),
-    )
-    refits = tucker_refits(problem, [seed[None]], largest)
-    return [refit.rank for refit, *_ in refits]
+    problem = sweeps_of(X, Subsets(y[None], np.ones((1, n)), True))
+    return [step.rank for step in rising("tucker", problem, [seed[None]], largest)]
 
 
 @pytest.mark.parametrize("ranks", [(2, 3, 2), (3, 2, 2), (2, 2, 3)])
@@ -544,11 +553,7 @@ def test_of_several_starts_each_item_keeps_the_best(rng, kind):
     y = X.reshape(n, -1) @ terms.sum(axis=0).ravel() + 0.3 * rng.normal(size=n)
     weight = np.ones((2, n))
     weight[1, :10] = 0.0
-    problem = Sweeps(
-        unfoldings(X),
-        Subsets(np.stack([y, y]), weight, True),
-        feature_variance(X.reshape(n, -1), weight, True),
-    )
+    problem = sweeps_of(X, Subsets(np.stack([y, y]), weight, True))
     larger, smaller = (np.stack([term, term]) for term in terms)
 
     def first(seeds):
@@ -557,11 +562,10 @@ def test_of_several_starts_each_item_keeps_the_best(rng, kind):
             starts = [made.truncated(seed, (1, 1, 1)) for seed in seeds]
         else:
             starts = [made.start(seed) for seed in seeds]
-        _, structure, _ = problem.along_ridges(starts, lambda fitted: False)[0]
-        return structure.coef()
+        return problem.first_ridge(starts).coef()
 
     def values(coefs):
-        penalty = RIDGES[0] * problem.variance * weight.sum(axis=1)
+        penalty = DEFAULT.ridges[0] * problem.variance * weight.sum(axis=1)
         return [objective(X, y, weight[b], coefs[b], penalty[b]) for b in range(2)]
 
     alone = np.array([values(first([seed])) for seed in (larger, smaller)])
@@ -591,15 +595,12 @@ def test_rounding_chooses_no_start(rng):
     """A seed without a third term starts rank three along the gradient."""
     X, y, coef = planted(rng, (6, 5), 40, rank=2, noise=0.5)
     weight = np.ones((1, 40))
-    problem = Sweeps(
-        unfoldings(X),
-        Subsets(y[None], weight, True),
-        feature_variance(X.reshape(40, -1), weight, True),
-    )
+    problem = sweeps_of(X, Subsets(y[None], weight, True))
     seed = coef[None]
-    expected = list(chain(*cp_refits(problem, [seed], 4)))
+    expected = [s for step in rising("cp", problem, [seed], 4) for s in step.swept]
     for _ in range(3):
         noise = 1e-12 * rng.normal(size=seed.shape)
-        found = chain(*cp_refits(problem, [seed + noise], 4))
+        steps = rising("cp", problem, [seed + noise], 4)
+        found = [s for step in steps for s in step.swept]
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one.coef(), other.coef(), atol=1e-6)

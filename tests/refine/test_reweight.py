@@ -1,8 +1,16 @@
 import numpy as np
 import pytest
 
-from sltr.refine.reweight import FLOOR, STEPS, reweighted
+from sltr.refine import reweight
+from sltr.refine.reweight import FLOOR
 from sltr.refine.subsets import Subsets
+from sltr.tuning.policy import DEFAULT
+
+STEPS = DEFAULT.steps
+
+
+def reweighted(X, subsets, start, *, tol=DEFAULT.reweight_tol):
+    return reweight.reweighted(X, subsets, start, steps=STEPS, tol=tol)
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from sklearn.model_selection import KFold
 
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRRegressorCV
-from sltr.refine.sweeps import RIDGES
 from sltr.samples.check import check_samples
 from sltr.tuning import fits as refits
 from sltr.tuning import search as refit_jobs
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import sweeps
+from sltr.tuning.policy import DEFAULT
 from sltr.tuning.search import LowRank, row_losses
 from sltr.tuning.task import (
     Fold,
@@ -24,6 +24,7 @@ from sltr.tuning.task import (
 )
 
 SHAPE = (6, 5, 4)
+RIDGES = DEFAULT.ridges
 
 
 @pytest.fixture

@@ -1,15 +1,19 @@
-"""Tucker ranks that rise mode by mode, as coefficient and loss ask for."""
+"""Low-rank refits, rank after rank: which rank comes next and where it starts.
+
+CP ranks rise by one; Tucker ranks rise mode by mode, where the loss falls most.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod, sqrt
+from typing import Any, Self
 
 from sltr.arrays import Array, array_namespace, clip, eigh, singular_values, to_python
 from sltr.core.tensor import flatten, own_mode_product, unfold
 from sltr.refine.factors import CPComponents, TuckerComponents
-from sltr.refine.sweeps import Structure, Sweeps
+from sltr.refine.sweeps import Sweeps, Swept
 
 
 def next_rank(
@@ -24,15 +28,8 @@ def next_rank(
     rank exists: no rank exceeds the product of the others. Else two modes rise
     together, those whose next singular values are the largest.
 
-    Parameters
-    ----------
-    rank : tuple of int
-    most : sequence of int
-        The largest rank of each mode.
-    slopes : sequence of float
-        What one more direction in a mode promises, given the others (`slopes`).
-    spectra : sequence of sequences of float
-        Squared singular values of each mode (`spectra`).
+    `most` is the largest rank of each mode; `slopes` and `spectra` are those of the
+    functions of these names below.
 
     Examples
     --------
@@ -91,127 +88,129 @@ def spectra(seeds: Array) -> list[list[float]]:
     return found
 
 
-# The ridge (its place among the sweeps') whose answer the next rank grows from.
+# The ridge (its place among those that were swept) from which the next rank grows.
 GROW_FROM = 1
-# Of a seed, in single precision: what its terms leave of it is no term any more.
+# In single precision, less than this share of a seed is rounding, not a term.
 ROUNDING = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Refit:
-    """One setting's refit of a batch: fitted values of all samples, and tensors."""
+class RankStep:
+    """Refits of a batch at one rank: under the first ridge, then under lower ones.
 
-    rank: int | tuple[int, ...]
-    ridge: float
-    fitted: Array  # (B, n), centred: without the intercept
-    structure: Structure
-
-    def coef(self) -> Array:
-        """Return the refitted coefficients, shape (B, p1, …, pM)."""
-        return self.structure.coef()
-
-
-def always(fitted: Array) -> bool:
-    """Go on in any case."""
-    return True
-
-
-def cp_refits(
-    problem: Sweeps,
-    seeds: Sequence[Array],
-    largest_rank: int,
-    goes_on: Callable[[Array], bool] = always,
-) -> Iterator[list[Refit]]:
-    """Refit a batch by sums of outer products, rank after rank.
-
-    Each rank starts from the leading terms of each of the `seeds`, and from the last
-    answer with the leading term of the loss's gradient, as does a seed that has no
-    more terms.
-
-    Parameters
-    ----------
-    problem : Sweeps
-    seeds : sequence of arrays of shape (B, p1, …, pM)
-    largest_rank : int
-    goes_on : callable, optional
-        Given a rank's fitted values (B, n) under the first ridge, says whether lower
-        ones are worth trying.
-
-    Yields
-    ------
-    list of Refit
-        One for each ridge, of a rank. To stop after a rank costs nothing for those
-        that follow.
+    Whoever searches asks for lower ridges and for the next rank; a step decides
+    nothing by itself. Seeds are what the refits start from, (B, p1, …, pM) each.
     """
-    xp = array_namespace(seeds[0])
-    chains = [CPComponents.start(seed) for seed in seeds]
-    gradient = problem.descent(0.0 * problem.subsets.y)
-    grown = CPComponents.start(xp.reshape(gradient, seeds[0].shape))
-    for rank in range(1, largest_rank + 1):
-        found = problem.along_ridges([grown, *chains], goes_on)
-        yield _refits(rank, found)
-        if rank < largest_rank:
-            _, stem, fitted = found[min(GROW_FROM, len(found) - 1)]
-            extra = xp.reshape(problem.descent(fitted), seeds[0].shape)
-            grown = stem.grown(extra)
-            pairs = zip(chains, seeds, strict=True)
-            chains = [_continued(chain, seed, extra) for chain, seed in pairs]
+
+    problem: Sweeps
+    seeds: Sequence[Array]
+    largest_rank: int
+    rank: Any
+    swept: tuple[Swept, ...]
+
+    def with_lower_ridges(self) -> Self:
+        """Return the step with refits under all ridges."""
+        first = self.swept[0]
+        return replace(self, swept=(first, *self.problem.lower_ridges(first)))
+
+    def _growth(self) -> tuple[Any, Array]:
+        """Return the structure to grow from, and the direction of steepest descent."""
+        base = self.swept[min(GROW_FROM, len(self.swept) - 1)]
+        gradient = self.problem.descent(base.fitted)
+        xp = array_namespace(gradient)
+        return base.structure, xp.reshape(gradient, self.seeds[0].shape)
 
 
-def tucker_refits(
-    problem: Sweeps,
-    seeds: Sequence[Array],
-    largest_rank: int,
-    goes_on: Callable[[Array], bool] = always,
-) -> Iterator[list[Refit]]:
-    """Refit a batch by Tucker tensors, from truncated seeds, rank after rank.
+@dataclass(frozen=True, eq=False)
+class CPStep(RankStep):
+    """Sums of `rank` outer products.
 
-    From all one upwards: a rank rises in the mode in which the loss falls most.
-    Parameters and what is yielded are those of `cp_refits`.
+    Each rank starts from the leading terms of each seed, and from the last structure
+    with the leading term of the loss's gradient.
     """
-    shape = tuple(seeds[0].shape[1:])
-    most = [min(size, largest_rank) for size in shape]
-    known = spectra(seeds[-1])
-    rank: tuple[int, ...] | None = (1,) * len(shape)
-    while rank is not None:
-        found = problem.along_ridges(_truncated(seeds, rank), goes_on)
-        yield _refits(rank, found)
-        _, stem, fitted = found[min(GROW_FROM, len(found) - 1)]
-        gradient = problem.descent(fitted)
-        gradient = array_namespace(gradient).reshape(gradient, seeds[0].shape)
-        rank = next_rank(rank, most, slopes(stem, gradient), known)
+
+    leading: Sequence[CPComponents]  # the leading terms of each seed
+
+    @staticmethod
+    def first(problem: Sweeps, seeds: Sequence[Array], largest_rank: int) -> CPStep:
+        """Refit by one outer product."""
+        xp = array_namespace(seeds[0])
+        leading = [CPComponents.start(seed) for seed in seeds]
+        gradient = problem.descent(0.0 * problem.subsets.y)
+        grown = CPComponents.start(xp.reshape(gradient, seeds[0].shape))
+        swept = problem.first_ridge([grown, *leading])
+        return CPStep(problem, seeds, largest_rank, 1, (swept,), leading)
+
+    def next_rank(self) -> CPStep | None:
+        """Refit by one more outer product; None after the largest rank."""
+        if self.rank == self.largest_rank:
+            return None
+        structure, gradient = self._growth()
+        leading = [
+            _with_next_term(terms, seed, gradient)
+            for terms, seed in zip(self.leading, self.seeds, strict=True)
+        ]
+        swept = self.problem.first_ridge([structure.grown(gradient), *leading])
+        return replace(self, rank=self.rank + 1, swept=(swept,), leading=leading)
 
 
-def tucker_refits_of_rank(
-    problem: Sweeps, seeds: Sequence[Array], rank: tuple[int, ...]
-) -> list[Refit]:
-    """Refit a batch by Tucker tensors of one rank, for each ridge."""
-    return _refits(rank, problem.along_ridges(_truncated(seeds, rank), always))
+@dataclass(frozen=True, eq=False)
+class TuckerStep(RankStep):
+    """Tucker tensors that start from truncated seeds.
+
+    From all one upwards, a rank rises in the mode in which the loss falls most.
+    """
+
+    energies: Sequence[Sequence[float]]  # `spectra` of the last seed
+
+    @staticmethod
+    def of_rank(
+        problem: Sweeps,
+        seeds: Sequence[Array],
+        largest_rank: int,
+        rank: tuple[int, ...],
+        energies: Sequence[Sequence[float]] | None = None,
+    ) -> TuckerStep:
+        """Refit by tensors of one rank."""
+        truncated = [TuckerComponents.truncated(seed, rank) for seed in seeds]
+        swept = (problem.first_ridge(truncated),)
+        energies = spectra(seeds[-1]) if energies is None else energies
+        return TuckerStep(problem, seeds, largest_rank, rank, swept, energies)
+
+    @staticmethod
+    def first(problem: Sweeps, seeds: Sequence[Array], largest_rank: int) -> TuckerStep:
+        """Refit by tensors of rank one in every mode."""
+        rank = (1,) * (seeds[0].ndim - 1)
+        return TuckerStep.of_rank(problem, seeds, largest_rank, rank)
+
+    def next_rank(self) -> TuckerStep | None:
+        """Refit by tensors of the next rank; None if there is none."""
+        structure, gradient = self._growth()
+        most = [min(size, self.largest_rank) for size in gradient.shape[1:]]
+        rank = next_rank(self.rank, most, slopes(structure, gradient), self.energies)
+        if rank is None:
+            return None
+        same = (self.problem, self.seeds, self.largest_rank)
+        return TuckerStep.of_rank(*same, rank, self.energies)
 
 
-def _refits(
-    rank: int | tuple[int, ...], found: Sequence[tuple[float, Structure, Array]]
-) -> list[Refit]:
-    return [Refit(rank, ridge, fitted, structure) for ridge, structure, fitted in found]
+STEPS_BY_KIND = {"cp": CPStep, "tucker": TuckerStep}
 
 
-def _truncated(seeds: Sequence[Array], rank: tuple[int, ...]) -> list[TuckerComponents]:
-    return [TuckerComponents.truncated(seed, rank) for seed in seeds]
+def _with_next_term(terms: CPComponents, seed: Array, gradient: Array) -> CPComponents:
+    """Return a seed's leading terms with the next one, or with the gradient's.
 
-
-def _continued(chain: CPComponents, seed: Array, other: Array) -> CPComponents:
-    """Return a seed's terms and the next one; that of `other` where none is left.
-
-    Else rounding, which no two array libraries share, would choose the start.
+    The gradient serves where nothing is left of the seed; else rounding, which no
+    two array libraries share, would choose the start.
     """
     xp = array_namespace(seed)
-    rest = seed - chain.coef()
-    left = _norms(rest) > ROUNDING * _norms(seed)
-    extra = xp.where(left[(..., *([None] * (seed.ndim - 1)))], rest, other)
-    longer = chain.grown(extra)
+    rest = seed - terms.coef()
+    some = _norms(rest) > ROUNDING * _norms(seed)
+    extra = xp.where(some[(..., *([None] * (seed.ndim - 1)))], rest, gradient)
+    longer = terms.grown(extra)
     # What is not of the seed has a direction, but no size: the rest stays the rest.
-    size = xp.where(left, longer.sizes[:, -1], 0.0)
-    return replace(longer, sizes=xp.concat([chain.sizes, size[:, None]], axis=1))
+    size = xp.where(some, longer.sizes[:, -1], 0.0)
+    return replace(longer, sizes=xp.concat([terms.sizes, size[:, None]], axis=1))
 
 
 def _norms(tensors: Array) -> Array:

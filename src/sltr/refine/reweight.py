@@ -15,7 +15,7 @@ before, all items of a batch at once, until the residual is small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sltr.arrays import Array, array_namespace, clip, eigh
@@ -25,43 +25,25 @@ from sltr.ridge.conjugate_gradients import conjugate_gradients
 from sltr.samples.budget import row_ranges
 from sltr.samples.samples import BLOCK_ENTRIES, combine, inner
 
-# The steps whose coefficients are worth a look; the last starts low-rank refits.
-STEPS = (2, 3, 4, 6, 10)
 FLOOR = 0.01  # δ
-# Of a step's residual, relative to its right-hand side; a step is but a start.
-TOLERANCE = 4e-2
 MAX_ITER = 50
 
 
 def reweighted(
-    X: Array, subsets: Subsets, start: Array, *, tol: float | None = None
+    X: Array, subsets: Subsets, start: Array, *, steps: Sequence[int], tol: float
 ) -> Iterator[tuple[int, Array]]:
-    """Reweight a batch of coefficients, step by step.
+    """Yield reweighted coefficients (B, p1, …, pM) after each of some steps.
 
-    Parameters
-    ----------
-    X : array of shape (n, P)
-    subsets : Subsets
-        B items.
-    start : array of shape (B, p1, …, pM)
-        Whose modes give the first metric.
-    tol : float, optional
-        Of each step's relative residual; `TOLERANCE` by default.
-
-    Yields
-    ------
-    step : int
-        Those in `STEPS`.
-    coef : array of shape (B, p1, …, pM)
+    X is (n, P). The first metric is that of `start`, (B, p1, …, pM). `tol` bounds
+    each step's residual, relative to its right-hand side.
     """
     problem = _Problem.of(X, subsets, tuple(start.shape[1:]))
-    coef, tol = start, TOLERANCE if tol is None else tol
-    settled = False
-    for step in range(1, max(STEPS) + 1):
+    coef, settled = start, False
+    for step in range(1, max(steps) + 1):
         if not settled:
             last, coef = coef, problem.solved(_Metric.of(coef), coef, tol)
             settled = coef is last  # the next step would be this one again
-        if step in STEPS:
+        if step in steps:
             yield step, coef
 
 

@@ -8,7 +8,7 @@ responses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,13 +18,6 @@ from sltr.refine.factors import CP, Blocks, CPComponents, Tucker, TuckerComponen
 from sltr.refine.glm import Problem, solve_block
 from sltr.refine.subsets import Subsets
 from sltr.samples.samples import combine, inner
-
-# Ridges of the sweeps, relative to the features' mean energy: a strong one, whose
-# objective has few minima, and down to nearly none, all starting from its answer.
-RIDGES = (0.3, 0.1, 0.03)
-FIRST_SWEEPS, NEXT_SWEEPS = 4, 4
-# Sweeps from all starts, before the best of them goes on alone.
-ALL_STARTS = 3
 
 Structure = TuckerComponents | CPComponents
 Fit = tuple[Array, Array]  # designs (B, d, n) and their coefficients (B, d)
@@ -44,6 +37,19 @@ def unfoldings(X: Array) -> list[Array]:
 
 
 @dataclass(frozen=True, eq=False)
+class Swept:
+    """What sweeps under one ridge found, for a batch of B items."""
+
+    ridge: float
+    structure: Structure
+    fitted: Array  # (B, n), of all samples, centred: without the intercept
+
+    def coef(self) -> Array:
+        """Return the coefficients, (B, p1, …, pM)."""
+        return self.structure.coef()
+
+
+@dataclass(frozen=True, eq=False)
 class Sweeps:
     """The problem that sweeps lower, one mode after another, for a batch.
 
@@ -58,7 +64,11 @@ class Sweeps:
     matrices: list[Array]  # `unfoldings` of the samples
     subsets: Subsets
     variance: Array  # (B,), `feature_variance` of the subsets
-    ridges: Sequence[float] = RIDGES  # descending
+    # Descending, relative to the features' mean energy: a strong one, whose objective
+    # has few minima, and down to nearly none, all from the first one's structure.
+    ridges: Sequence[float]
+    n_sweeps: int  # under each ridge
+    n_starting_sweeps: int  # from all starts, before the best of them goes on alone
 
     def descent(self, fitted: Array) -> Array:
         """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
@@ -68,37 +78,41 @@ class Sweeps:
         columns = xp.reshape(self.matrices[-1], (-1, fitted.shape[1]))
         return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
 
-    def along_ridges(
-        self, starts: Sequence[Some], goes_on: Callable[[Array], bool]
-    ) -> list[tuple[float, Some, Array]]:
-        """Return each ridge, the structures swept under it, and their fitted values.
+    def first_ridge(self, starts: Sequence[Some]) -> Swept:
+        """Sweep under the first ridge, from all starts of every item.
 
-        Every item begins from all starts; after a few sweeps under the first ridge
-        the one of the least objective goes on. Lower ridges follow if the fitted
-        values under the first are worth it, as `goes_on` says.
+        After a few sweeps the start of the least objective goes on alone.
         """
-        first, lower = self.ridges[:1], self.ridges[1:]
-        structure, n_left = _joined(starts), FIRST_SWEEPS
+        first = self.ridges[:1]
+        structure, n_left = _joined(starts), self.n_sweeps
         if len(starts) > 1:
             wide = self._repeated(len(starts))
-            structure, fitted = wide._swept(structure, first, ALL_STARTS)
+            structure, fitted = wide._swept(structure, first, self.n_starting_sweeps)
             best = wide._best_of(structure, fitted, len(starts))
-            structure, n_left = structure.take(best), FIRST_SWEEPS - ALL_STARTS
-        structure, fitted = self._swept(structure, first, n_left)
-        found = [(first[0], structure, fitted)]
-        if not lower or not goes_on(fitted):
-            return found
-        together = _joined([structure] * len(lower))
+            structure, n_left = (
+                structure.take(best),
+                self.n_sweeps - self.n_starting_sweeps,
+            )
+        return Swept(first[0], *self._swept(structure, first, n_left))
+
+    def lower_ridges(self, first: Swept) -> list[Swept]:
+        """Sweep on under each lower ridge, from the structure of the first one."""
+        lower = self.ridges[1:]
+        if not lower:
+            return []
+        together = _joined([first.structure] * len(lower))
         together, fitted = self._repeated(len(lower))._swept(
-            together, lower, NEXT_SWEEPS
+            together, lower, self.n_sweeps
         )
         xp = array_namespace(fitted)
         n_items = self.variance.shape[0]
+        found = []
         for place, ridge in enumerate(lower):
             items = place * n_items + xp.arange(
                 n_items, dtype=xp.int64, device=device(fitted)
             )
-            found.append((ridge, together.take(items), xp.take(fitted, items, axis=0)))
+            rows = xp.take(fitted, items, axis=0)
+            found.append(Swept(ridge, together.take(items), rows))
         return found
 
     def _penalty(self, ridges: Sequence[float]) -> Array:

@@ -11,10 +11,9 @@ from numbers import Integral
 from typing import Any
 
 from sltr.parameters import check_nonnegative, check_sequence
-from sltr.refine.reweight import STEPS
-from sltr.refine.sweeps import RIDGES
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.samples import is_lazy
+from sltr.tuning.policy import DEFAULT
 from sltr.tuning.task import Fold, Task, held_out_losses, with_pilots
 
 
@@ -57,6 +56,7 @@ def lazy_refinements(X: Any, refine: Any, default: Any) -> Any:
 
 
 # Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
+STEPS, RIDGES = DEFAULT.steps, DEFAULT.ridges
 LAMBDAS = (0.0, 0.3, 1.0)
 PAPER_LAMBDAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 PAPER_EPSILONS = (0.1, 0.2, 0.3)

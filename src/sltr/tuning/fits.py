@@ -20,17 +20,12 @@ from sltr.arrays import (
 from sltr.core.estimate import Settings, absolute_radii, estimate_path
 from sltr.core.tensor import flatten, unfold
 from sltr.refine.lasso import lasso, refit_on_support
-from sltr.refine.ranks import (
-    Refit,
-    always,
-    cp_refits,
-    tucker_refits,
-    tucker_refits_of_rank,
-)
+from sltr.refine.ranks import STEPS_BY_KIND, TuckerStep
 from sltr.refine.reweight import reweighted
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.refine.sweeps import Sweeps, unfoldings
-from sltr.tuning.candidates import Candidate, largest_rank
+from sltr.refine.sweeps import Sweeps, Swept, unfoldings
+from sltr.tuning.candidates import Candidate
+from sltr.tuning.policy import DEFAULT
 from sltr.tuning.task import Fold, Task, about_means, in_range
 
 Row = tuple[Candidate, int, np.ndarray, float]
@@ -181,7 +176,8 @@ def reweighted_fits(task: Task, subsets: Array, starts: Array) -> dict[int, Arra
     """Return coefficients (S, K, p1, …, pM) by the number of reweighting steps."""
     xp = array_namespace(task.Y)
     first = xp.reshape(starts, (-1, *task.samples.shape))
-    steps = reweighted(task.samples.flat, _items(task, subsets), first)
+    how = {"steps": DEFAULT.steps, "tol": DEFAULT.reweight_tol}
+    steps = reweighted(task.samples.flat, _items(task, subsets), first, **how)
     return {step: xp.reshape(coef, starts.shape) for step, coef in steps}
 
 
@@ -190,7 +186,8 @@ def sweeps(task: Task, subsets: Array) -> Sweeps:
     items = _items(task, subsets)
     flat = task.samples.flat
     variance = feature_variance(flat, items.weight, task.fit_intercept)
-    return Sweeps(unfoldings(task.samples.X), items, variance)
+    how = (DEFAULT.ridges, DEFAULT.sweeps, DEFAULT.starting_sweeps)
+    return Sweeps(unfoldings(task.samples.X), items, variance, *how)
 
 
 def low_rank_seeds(estimates: Array, steps: Mapping[int, Array] | None) -> list[Array]:
@@ -215,8 +212,8 @@ def low_rank_fits(
     seeds: Sequence[Array],
     *,
     ranks: Iterable[tuple[int, ...]] | None = None,
-    goes_on: Callable[[Array], bool] = always,
-) -> Iterator[dict[Candidate, Refit]]:
+    goes_on: Callable[[Array], bool] = lambda fitted: True,
+) -> Iterator[dict[Candidate, Swept]]:
     """Refit a problem's subsets, rank after rank; yields a rank's settings and refits.
 
     Ranks of "tucker" are found on the way unless they are given. `goes_on` says from
@@ -225,18 +222,19 @@ def low_rank_fits(
     xp = array_namespace(task.Y)
     shape = task.samples.shape
     flat = [xp.reshape(seed, (-1, *shape)) for seed in seeds]
-    largest = largest_rank(kind, shape)
-    if kind == "cp":
-        refits = cp_refits(problem, flat, largest, goes_on)
-    elif ranks is None:
-        refits = tucker_refits(problem, flat, largest, goes_on)
-    else:
-        refits = (tucker_refits_of_rank(problem, flat, rank) for rank in ranks)
+    largest = DEFAULT.largest_rank(kind, shape)
     base = (start.epsilon, start.lambda_sparse, start.lambda_low)
-    for one_rank in refits:
-        yield {
-            Candidate(*base, kind, refit.rank, refit.ridge): refit for refit in one_rank
-        }
+    if ranks is not None and kind == "tucker":
+        for rank in ranks:
+            step = TuckerStep.of_rank(problem, flat, largest, rank).with_lower_ridges()
+            yield {Candidate(*base, kind, rank, s.ridge): s for s in step.swept}
+        return
+    step = STEPS_BY_KIND[kind].first(problem, flat, largest)
+    while step is not None:
+        if goes_on(step.swept[0].fitted):
+            step = step.with_lower_ridges()
+        yield {Candidate(*base, kind, step.rank, s.ridge): s for s in step.swept}
+        step = step.next_rank()
 
 
 def sparse_fits(

@@ -1,0 +1,75 @@
+"""How hard a tuning tries: all its numbers in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How hard a tuning tries. `DEFAULT` is what estimators use; tests pass others."""
+
+    # Penalties of the pilot: multiples of the one of least leave-one-out error, and
+    # multiples of that to try first where whole groups of samples are left out.
+    epsilon_factors: tuple[float, ...] = (0.1, 1.0, 10.0)
+    group_factors: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
+    # Refits start from the estimate with these relative radii: they remove noise
+    # from the pilot but keep its terms.
+    start_radii: tuple[float, float] = (0.3, 0.3)
+    # Candidates are compared at a duality gap this many times the final one, up to
+    # a largest gap; refits are compared in this precision.
+    loose_gap: float = 10.0
+    largest_gap: float = 0.1
+    precision: str = "float32"
+    # On a CPU, samples of up to this many entries are fitted for all folds at once.
+    small_problem: int = 4096
+    # Lasso thresholds, as fractions of the largest that leaves an entry. Lower ones
+    # take longer: each batch follows only if the lowest of the last one is the best.
+    thresholds: tuple[tuple[float, ...], ...] = (
+        (0.6, 0.4, 0.27, 0.18, 0.1),
+        (0.05, 0.02),
+        (0.003,),
+    )
+    # Ridges for the refit on the Lasso's support; None leaves the Lasso as it is.
+    support_ridges: tuple[float | None, ...] = (None, 0.03)
+    # Coefficients and fitted values that a batch of Lasso fits may hold.
+    batch_entries: int = 4_000_000
+    # Reweighting: the steps tried, and those whose coefficients start low-rank
+    # refits; the residual of a step, relative to its right-hand side.
+    steps: tuple[int, ...] = (2, 3, 4, 6, 10)
+    seed_steps: tuple[int, ...] = (4, 10)
+    reweight_tol: float = 4e-2
+    # Low-rank refits: ridges relative to the features' mean energy, sweeps under
+    # each, and how many of the first ones all starts get.
+    ridges: tuple[float, ...] = (0.3, 0.1, 0.03)
+    sweeps: int = 4
+    starting_sweeps: int = 3
+    # Ranks rise up to these, until so many in a row gain nothing: a Tucker rank of
+    # one mode may need that of another.
+    largest_tucker_rank: int = 4
+    largest_cp_rank: int = 6
+    tucker_patience: int = 2
+    cp_patience: int = 1
+    # Lower ridges are left out where the first one is worse than it was at an earlier
+    # rank by more than this many standard errors.
+    worse_by: float = 2.0
+    # Folds that choose the refit of a single fit.
+    inner_folds: int = 5
+    # Under `rule="vote"` smaller weights would cost a refit and change little.
+    smallest_weight: float = 0.1
+
+    def largest_rank(self, kind: str, shape: tuple[int, ...]) -> int:
+        """Return the largest rank worth trying for tensors of a shape."""
+        if len(shape) == 1:
+            return 1
+        most = self.largest_cp_rank if kind == "cp" else self.largest_tucker_rank
+        return min(most, max(shape), sorted(shape)[-2])
+
+    def patience(self, kind: str, shape: tuple[int, ...]) -> int:
+        """Return how many ranks in a row may gain nothing; of matrices only one."""
+        if len(shape) < 3:
+            return 1
+        return self.cp_patience if kind == "cp" else self.tucker_patience
+
+
+DEFAULT = Policy()
