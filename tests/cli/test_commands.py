@@ -130,13 +130,6 @@ def test_report_writes_a_page(folder):
     assert "held-out" in page
 
 
-def test_bench_lists_the_scripts(folder):
-    done = sltr("bench", "--json", folder=folder)
-    assert done.returncode == 0, done.stderr
-    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert set(json.loads(done.stdout)) == scripts
-
-
 def test_reproduce_refuses_an_unknown_name_in_one_line(folder):
     done = sltr("reproduce", "figure99", folder=folder)
     assert done.returncode != 0

@@ -129,7 +129,6 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["simulate", "d.npz", "--samples", "0"], 2, "--samples=0 was given"),
         (["simulate", "d"], 2, "d was given; expected a name that ends in .npz"),
         (["simulate", "no/d.npz"], 1, "no/d.npz was given; expected"),
-        (["bench", "remur"], 2, "did you mean 'remurs'"),
         (["info", "--config", "none.toml"], 2, "none.toml"),
     ],
 )

@@ -9,9 +9,7 @@ from sltr.datasets import load_video, load_video_folder
 from sltr.datasets.video import (
     area_weights,
     frame_indices,
-    read_arrays,
     read_clip,
-    write_arrays,
 )
 
 av = pytest.importorskip("av")
@@ -245,69 +243,15 @@ def test_class_without_a_readable_clip_is_an_error(folder):
         load_video_folder(folder)
 
 
-def test_cache_serves_until_a_clip_or_an_option_changes(folder, tmp_path):
-    cache = tmp_path / "cache"
-    seen = []
-
-    def load(**options):
-        seen.clear()
-        return load_video_folder(
-            folder, cache=cache, progress=lambda *step: seen.append(step), **options
-        )
-
-    first = load()
-    assert len(seen) == 6
-    again = load()
-    assert not seen
-    for name in ("X", "target", "filenames", "groups"):
-        np.testing.assert_array_equal(first[name], again[name])
-    load(size=(8, 6))
-    assert len(seen) == 6
-    os.utime(folder / "down" / "0.avi", (1, 1))
-    load()
-    assert len(seen) == 6
-    assert not list(cache.glob("*.part"))
-    for stored in cache.iterdir():
-        stored.write_bytes(stored.read_bytes()[:100])
-    np.testing.assert_array_equal(load().X, first.X)
-    assert len(seen) == 6
-
-
-def test_cache_remembers_failures(folder, tmp_path):
-    (folder / "down" / "broken.mp4").write_bytes(b"no video")
-    for _ in range(2):
-        with pytest.warns(UserWarning, match="1 of 7"):
-            data = load_video_folder(folder, cache=tmp_path / "cache")
-        assert "cannot be read" in data.failures[0][1]
-    with pytest.raises(ValueError, match="broken"):
-        load_video_folder(folder, cache=tmp_path / "cache", on_error="raise")
-
-
-def test_cache_reports_a_broken_link_until_it_is_mended(folder, tmp_path):
+def test_a_broken_link_is_a_failure_until_it_is_mended(folder, tmp_path):
     (folder / "down" / "link.avi").symlink_to(tmp_path / "film.avi")
     with pytest.warns(UserWarning, match="1 of 7"):
-        data = load_video_folder(folder, cache=tmp_path / "cache")
+        data = load_video_folder(folder)
     assert [file for file, _ in data.failures] == ["down/link.avi"]
     encode(tmp_path / "film.avi", moving_square(20))
-    assert len(load_video_folder(folder, cache=tmp_path / "cache").X) == 7
-
-
-@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99)])
-def test_cache_that_is_damaged_is_made_anew(tmp_path, place, value):
-    stored = tmp_path / "a.npz"
-    write_arrays(stored, {"X": np.arange(3)})
-    content = bytearray(stored.read_bytes())
-    # Flags (encrypted) or method of compression, in both headers of the archive.
-    content[place] = value
-    content[content.index(b"PK\x01\x02") + place + 2] = value
-    stored.write_bytes(content)
-    assert read_arrays(stored, ["X"]) is None
-
-
-def test_cache_that_is_no_folder_is_named(folder, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="cannot be used as a folder"):
-        load_video_folder(folder, cache=tmp_path / "file")
+    seen = []
+    again = load_video_folder(folder, progress=lambda *step: seen.append(step))
+    assert len(again.X) == len(seen) == 7
 
 
 def test_bad_folders_are_named(folder, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sltr.cli.options import Config, Jobs, Json, Seed, choose, parse_names, parse_shape
+from sltr.cli.options import Config, Jobs, Json, Seed, parse_names, parse_shape
 from sltr.cli.output import print_facts, print_json, progress_bar, say
 
 
@@ -237,37 +236,6 @@ def reproduce(
         say(f"{found.n_failed} results failed; --retry runs them again.")
 
 
-def bench(
-    name: Annotated[
-        str | None, typer.Argument(help="A script of benchmarks/; none: list them.")
-    ] = None,
-    json: Json = False,
-    config: Config = None,
-) -> None:
-    """Run a benchmark of the source tree, or list them.
-
-    Examples
-    --------
-        sltr bench
-        sltr bench fit
-    """
-    folder = Path(__file__).parents[3] / "benchmarks"
-    scripts = {path.stem: path for path in sorted(folder.glob("*.py"))}
-    if not scripts:
-        msg = (
-            "Benchmarks are not part of the installed package; expected a source tree. "
-            "Clone the repository, install it with pip install -e . and run again."
-        )
-        raise ValueError(msg)
-    if name is None:
-        lines = {stem: _first_line(path) for stem, path in scripts.items()}
-        (print_json if json else print_facts)(lines)
-        return
-    script = scripts[choose(name, scripts, "benchmark")]
-    say(f"Running {script.name}.")
-    raise typer.Exit(subprocess.run([sys.executable, script]).returncode)
-
-
 def info(json: Json = False, config: Config = None) -> None:
     """Say which versions, devices and optional packages there are.
 
@@ -283,7 +251,3 @@ def info(json: Json = False, config: Config = None) -> None:
     for title, facts in found.items():
         sys.stdout.write(f"{title}\n")
         print_facts({f"  {name}": value for name, value in facts.items()})
-
-
-def _first_line(script: Path) -> str:
-    return script.read_text(encoding="utf-8").lstrip('"').partition("\n")[0]

@@ -70,7 +70,6 @@ for command in (
     showing.compare,
     showing.report,
     work.reproduce,
-    work.bench,
     work.info,
 ):
     app.command()(command)

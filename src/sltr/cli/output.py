@@ -9,20 +9,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
 
+import rich.progress
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
+
+Progress = Callable[..., None]
 
 SCORES = {"r2": "R²", "mse": "MSE", "auroc": "AUROC", "accuracy": "accuracy"}
 
@@ -106,11 +107,10 @@ def _plain(value: Any) -> Any:
 
 PARTS = 10  # of the work: at least one of them between two lines
 SECONDS = 10.0  # at least, between two lines
-BEAT = 1.0  # seconds
 
 
 @contextmanager
-def progress_bar(text: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
+def progress_bar(text: str, *, quiet: bool) -> Iterator[Progress]:
     """Give a function (done, total, what) that shows how far the work is.
 
     On a terminal it moves a bar with the time left; elsewhere it writes lines.
@@ -118,7 +118,7 @@ def progress_bar(text: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
     """
     console = Console(stderr=True)
     if quiet:
-        yield _nothing
+        yield lambda done, total, what="": None
     elif console.is_terminal:
         with _bar(console) as bar:
             task = bar.add_task(text, total=None)
@@ -129,20 +129,34 @@ def progress_bar(text: str, *, quiet: bool) -> Iterator[Callable[..., None]]:
 
             yield move
     else:
-        with _beating(Lines(text)) as lines:
-            # A function, since estimators copy their parameters and locks have none.
-            def tell(done: int, total: int, what: str = "") -> None:
-                lines.move(done, total, what)
-
-            yield tell
+        yield progress_lines(text)
 
 
-def _nothing(done: int, total: int, what: str = "") -> None:
-    pass
+def progress_lines(text: str, clock: Callable[[], float] = monotonic) -> Progress:
+    """Return a function that writes what has a name, and else a few lines.
+
+    Lines without a name are a tenth of the work and `SECONDS` apart, or more. It is a
+    function, not an object, because estimators copy their parameters.
+    """
+    start = last_time = clock()
+    last_done = 0
+
+    def move(done: int, total: int, what: str = "") -> None:
+        nonlocal last_time, last_done
+        now = clock()
+        if what:
+            say(f"{text}: {what} ({done + 1} of {total})")
+        elif PARTS * (done - last_done) >= total > 0 and now - last_time >= SECONDS:
+            say(f"{text}: {done} of {total}, {now - start:.0f} s")
+        else:
+            return
+        last_time, last_done = now, done
+
+    return move
 
 
-def _bar(console: Console) -> Progress:
-    return Progress(
+def _bar(console: Console) -> rich.progress.Progress:
+    return rich.progress.Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -152,66 +166,6 @@ def _bar(console: Console) -> Progress:
         console=console,
         transient=True,
     )
-
-
-class Lines:
-    """Progress as lines: of what has a name, after a tenth of the work, or of time.
-
-    Two lines without a name are `SECONDS` apart or more. `beat` writes one where
-    nothing was heard of the work for as long as it had taken until the last line:
-    some methods do not say how far they are.
-    """
-
-    def __init__(self, text: str, clock: Callable[[], float] = monotonic):
-        self.text, self.clock = text, clock
-        self.start = self.told = clock()
-        self.done, self.total, self.shown = 0, 0, 0
-        self.lock = Lock()
-
-    def move(self, done: int, total: int, what: str = "") -> None:
-        """Hear that so much is done, and write a line if it is time for one."""
-        with self.lock:
-            self.done, self.total = done, total
-            if what:
-                self._tell(f"{what} ({done + 1} of {total})")
-            elif (
-                total
-                and PARTS * (done - self.shown) >= total
-                and self.clock() - self.told >= SECONDS
-            ):
-                self._tell(self._so_far())
-
-    def beat(self) -> None:
-        """Write a line if there was none for long."""
-        with self.lock:
-            if self.clock() - self.told >= max(SECONDS, self.told - self.start):
-                self._tell(self._so_far())
-
-    def _so_far(self) -> str:
-        seconds = f"{self.clock() - self.start:.0f} s"
-        return f"{self.done} of {self.total}, {seconds}" if self.total else seconds
-
-    def _tell(self, message: str) -> None:
-        self.told, self.shown = self.clock(), self.done
-        say(f"{self.text}: {message}")
-
-
-@contextmanager
-def _beating(lines: Lines) -> Iterator[Lines]:
-    """Let lines beat while the work goes on."""
-    over = Event()
-
-    def beat() -> None:
-        while not over.wait(BEAT):
-            lines.beat()
-
-    thread = Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield lines
-    finally:
-        over.set()
-        thread.join()
 
 
 def write_model(

@@ -1,14 +1,10 @@
-"""One video file to one tensor: frames × width × height."""
+"""Video files to tensors, frames × width × height: one clip, or folders of them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
-import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
@@ -17,8 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import Bunch
-
-from sltr.datasets.files import READ_ERRORS
 
 
 class Clip(NamedTuple):
@@ -64,7 +58,7 @@ def load_video(
         ...
     ValueError: no-such-clip.avi cannot be read as a video: No such file...
     """
-    check_options(n_frames, size)
+    _check_options(n_frames, size)
     return read_clip(path, n_frames, size, colour).frames
 
 
@@ -91,24 +85,8 @@ def read_clip(
 def frame_indices(times: np.ndarray, n_frames: int) -> np.ndarray:
     """Return which frames are on display in the middle of equal parts of a clip.
 
-    Parameters
-    ----------
-    times : array of shape (n,)
-        When each frame comes on display, ascending. The last one stays for as
-        long as a frame usually does.
-    n_frames : int
-
-    Returns
-    -------
-    array of int of shape (n_frames,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> frame_indices(np.arange(30.0), 3)
-    array([ 5, 15, 25])
-    >>> frame_indices(np.array([0.0, 7.0, 8.0, 9.0]), 5)
-    array([0, 0, 0, 1, 3])
+    `times` (n,) say when each frame comes on display, ascending; the last one stays
+    for as long as a frame usually does. The result has shape (n_frames,).
     """
     usual = np.median(np.diff(times)) if len(times) > 1 else 1.0
     duration = times[-1] - times[0] + usual
@@ -122,12 +100,6 @@ def area_weights(n_in: int, n_out: int) -> np.ndarray:
 
     Row i holds the share of each input pixel in the i-th interval, so that rows
     sum to 1 and the mean is kept exactly.
-
-    Examples
-    --------
-    >>> area_weights(3, 2).round(3)
-    array([[0.667, 0.333, 0.   ],
-           [0.   , 0.333, 0.667]], dtype=float32)
     """
     edges = np.arange(n_out + 1) * (n_in / n_out)
     pixel = np.arange(n_in)
@@ -137,7 +109,7 @@ def area_weights(n_in: int, n_out: int) -> np.ndarray:
     return weights.astype(np.float32)
 
 
-def check_options(n_frames: int, size: tuple[int, int]) -> None:
+def _check_options(n_frames: int, size: tuple[int, int]) -> None:
     """Say what is wrong with the shape asked for, if anything is."""
     try:
         width, height = size
@@ -228,64 +200,6 @@ def _note(n_found: int, n_frames: int, n_damages: int) -> str:
     return "; ".join(notes)
 
 
-# Change it when the same files and options would give other numbers.
-_FORMAT = 1
-
-
-def cache_file(
-    cache: str | PathLike[str], name: str, sources: list[Path], options: object
-) -> Path:
-    """Return the file that belongs to these source files and options.
-
-    Its name changes with the path, size and time of change of every source and
-    with the options (anything JSON can hold). The folder `cache` is made, and
-    checked, before the work is done rather than after.
-    """
-    directory = Path(cache)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not os.access(directory, os.W_OK):
-            raise PermissionError("not writable")
-    except OSError as error:
-        msg = (
-            f"cache={str(cache)!r} cannot be used as a folder: {error}. Choose another."
-        )
-        raise ValueError(msg) from error
-    files = [(str(path.absolute()), *_state(path)) for path in sources]
-    key = json.dumps([_FORMAT, options, files])
-    return directory / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
-
-
-def _state(path: Path) -> tuple[int, int]:
-    """Return size and time of change, negative where there is no file to ask."""
-    try:
-        found = path.stat()
-    except OSError:  # a broken link: whoever reads the files reports it
-        return -1, -1
-    return found.st_size, found.st_mtime_ns
-
-
-def read_arrays(stored: Path, names: Iterable[str]) -> dict[str, np.ndarray] | None:
-    """Return the stored arrays, or None where they are not there or damaged."""
-    try:
-        with stored.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
-    except (*READ_ERRORS, KeyError):
-        return None
-
-
-def write_arrays(stored: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Store arrays; the file appears under its name only when it is complete."""
-    handle, partial = tempfile.mkstemp(dir=stored.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        Path(partial).replace(stored)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
-
-
 SUFFIXES = frozenset(
     f".{name}"
     for name in (
@@ -293,7 +207,6 @@ SUFFIXES = frozenset(
         *("ts", "webm", "wmv"),
     )
 )
-_STORED = ("X", "kept", "notes", "reasons")
 
 
 def load_video_folder(
@@ -303,7 +216,6 @@ def load_video_folder(
     n_frames: int = 15,
     size: tuple[int, int] = (32, 24),
     colour: bool = False,
-    cache: str | PathLike[str] | None = None,
     n_jobs: int | None = None,
     on_error: str = "report",
     progress: Callable[[int, int], object] | None = None,
@@ -323,17 +235,13 @@ def load_video_folder(
         name.
     n_frames, size, colour
         As in `load_video`.
-    cache : path, optional
-        A folder for the result: it is read from there as long as the clips (names,
-        sizes, times of change) and the options stay the same.
     n_jobs : int, optional
         Clips read at the same time, as in joblib.
     on_error : {"report", "raise"}
         What to do with a clip that cannot be read: list it in `failures` and warn,
         or raise. If no clip of a class can be read, an error is raised anyway.
     progress : callable, optional
-        Called as ``progress(done, total)`` after each clip that is read (not at all
-        for a cached result).
+        Called as ``progress(done, total)`` after each clip.
 
     Returns
     -------
@@ -353,25 +261,52 @@ def load_video_folder(
         ...
     ValueError: ...holds the class folders []; expected at least 2...
     """
-    check_options(n_frames, size)
+    _check_options(n_frames, size)
     if on_error not in ("report", "raise"):
         msg = f"on_error={on_error!r} was given; expected 'report' or 'raise'."
         raise ValueError(msg)
     root = Path(folder)
     names = _class_names(root, classes)
-    files = [(path, k) for k, name in enumerate(names) for path in _clips(root / name)]
-    labels = np.array([k for _, k in files], dtype=np.int64)
-    relative = [path.relative_to(root).as_posix() for path, _ in files]
+    by_class = [_clips(root / name) for name in names]
+    paths = [path for clips in by_class for path in clips]
+    labels = np.repeat(range(len(names)), [len(clips) for clips in by_class])
+    files = np.array([path.relative_to(root).as_posix() for path in paths])
     options = (int(n_frames), (int(size[0]), int(size[1])), bool(colour))
-    paths = [path for path, _ in files]
-    stored = None if cache is None else cache_file(cache, "video", paths, options)
-    found = None if stored is None else read_arrays(stored, _STORED)
-    if found is None:
-        found = _collect(_read_all(paths, options, n_jobs, progress))
-        _check_classes(labels[found["kept"]], names, found["reasons"])
-        if stored is not None:
-            write_arrays(stored, found)
-    return _as_bunch(found, labels, relative, names, on_error)
+    outcomes = _read_all(paths, options, n_jobs, progress)
+    readable = np.array([isinstance(outcome, Clip) for outcome in outcomes])
+    failures = [
+        (file, outcome)
+        for file, outcome in zip(files.tolist(), outcomes, strict=True)
+        if isinstance(outcome, str)
+    ]
+    lost = [name for k, name in enumerate(names) if k not in labels[readable]]
+    if lost:
+        msg = (
+            f"No clip of the classes {lost} could be read; expected at least one of "
+            f"each. First of {len(failures)} failures: {failures[0][1]}"
+        )
+        raise ValueError(msg)
+    if failures and on_error == "raise":
+        raise ValueError(failures[0][1])
+    if failures:
+        first = ", ".join(file for file, _ in failures[:3])
+        msg = (
+            f"{len(failures)} of {len(paths)} clips could not be read ({first}, …); "
+            "see `failures` of the result for the reasons."
+        )
+        warnings.warn(msg, stacklevel=2)
+    clips = [outcome for outcome in outcomes if isinstance(outcome, Clip)]
+    kept = files[readable].tolist()
+    notes = [(file, clip.note) for file, clip in zip(kept, clips, strict=True)]
+    return Bunch(
+        X=np.stack([clip.frames for clip in clips]),
+        target=labels[readable],
+        target_names=np.array(names),
+        filenames=files[readable],
+        groups=np.array([_film(name) for name in kept]),
+        failures=failures,
+        notes=[(file, note) for file, note in notes if note],
+    )
 
 
 def _class_names(root: Path, classes: Sequence[str] | None) -> list[str]:
@@ -431,60 +366,6 @@ def _attempt(path: Path, options: tuple[int, tuple[int, int], bool]) -> Clip | s
         return read_clip(path, *options)
     except ValueError as error:
         return str(error)
-
-
-def _collect(outcomes: list[Clip | str]) -> dict[str, np.ndarray]:
-    """Return the outcomes as arrays that can be stored without pickling."""
-    clips = [outcome for outcome in outcomes if not isinstance(outcome, str)]
-    return {
-        "X": np.stack([clip.frames for clip in clips]) if clips else np.empty(0),
-        "kept": np.array([not isinstance(outcome, str) for outcome in outcomes]),
-        "notes": np.array([clip.note for clip in clips], dtype=str),
-        "reasons": np.array([o for o in outcomes if isinstance(o, str)], dtype=str),
-    }
-
-
-def _check_classes(left: np.ndarray, names: list[str], reasons: np.ndarray) -> None:
-    lost = [name for k, name in enumerate(names) if k not in left]
-    if lost:
-        msg = (
-            f"No clip of the classes {lost} could be read; expected at least one of "
-            f"each. First of {len(reasons)} failures: {reasons[0]}"
-        )
-        raise ValueError(msg)
-
-
-def _as_bunch(
-    found: dict[str, np.ndarray],
-    labels: np.ndarray,
-    relative: list[str],
-    names: list[str],
-    on_error: str,
-) -> Bunch:
-    kept = found["kept"]
-    filenames = np.array(relative)
-    failures = list(
-        zip(filenames[~kept].tolist(), found["reasons"].tolist(), strict=True)
-    )
-    if failures and on_error == "raise":
-        raise ValueError(failures[0][1])
-    if failures:
-        first = ", ".join(file for file, _ in failures[:3])
-        msg = (
-            f"{len(failures)} of {len(kept)} clips could not be read ({first}, …); "
-            "see `failures` of the result for the reasons."
-        )
-        warnings.warn(msg, stacklevel=3)
-    noted = zip(filenames[kept].tolist(), found["notes"].tolist(), strict=True)
-    return Bunch(
-        X=found["X"],
-        target=labels[kept],
-        target_names=np.array(names),
-        filenames=filenames[kept],
-        groups=np.array([_film(name) for name in filenames[kept].tolist()]),
-        failures=failures,
-        notes=[(file, note) for file, note in noted if note],
-    )
 
 
 def _film(filename: str) -> str:

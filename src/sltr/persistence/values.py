@@ -46,15 +46,9 @@ _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
 def encode(value: Any, tensors: Tensors, where: str) -> Any:
-    """Return `value` as JSON; its arrays are added to `tensors`.
+    """Return a value as JSON; each of its arrays becomes an entry of `tensors`.
 
-    Parameters
-    ----------
-    value : object
-    tensors : dict
-        Gains one entry for each array.
-    where : str
-        The name of the value, for error messages and tensor names.
+    `where` is the name of the value, for error messages and names of tensors.
 
     Examples
     --------
@@ -73,21 +67,18 @@ def encode(value: Any, tensors: Tensors, where: str) -> Any:
         kind = type(value).__name__
         return items if kind == "list" else {"$": kind, "items": items}
     if isinstance(value, dict):
-        return {
-            "$": "dict",
-            "items": [
-                [encode(k, tensors, f"{where} key"), encode(v, tensors, f"{where}.{k}")]
-                for k, v in value.items()
-            ],
-        }
-    if isinstance(value, range | slice):
-        parts = [value.start, value.stop, value.step]
-        return {"$": type(value).__name__, "items": parts}
+        pairs = [
+            [encode(k, tensors, f"{where} key"), encode(v, tensors, f"{where}.{k}")]
+            for k, v in value.items()
+        ]
+        return {"$": "dict", "items": pairs}
+    if isinstance(value, range):
+        return {"$": "range", "items": [value.start, value.stop, value.step]}
     if isinstance(value, np.str_):
         return {"$": "str_", "value": str(value)}
     if isinstance(value, np.generic) and value.dtype.kind in "biufcmM":
         return {"$": "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
-    if isinstance(value, np.ma.MaskedArray):
+    if isinstance(value, np.ma.MaskedArray):  # as the columns of every cv_results_
         # Setting the default fill explicitly would cut it to the width of texts.
         default = str(value.fill_value) == str(np.ma.default_fill_value(value.data))
         fill = None if default else value.fill_value
@@ -99,16 +90,37 @@ def encode(value: Any, tensors: Tensors, where: str) -> Any:
         }
     if is_array_api(value):
         return _encode_array(to_numpy(value), tensors, where)
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return _encode_random(value, tensors, where)
     if type(value) in _SPLITTERS.values():
-        return _encode_splitter(value, tensors, where)
+        held = {**getattr(value, "cvargs", {}), **vars(value)}
+        names = inspect.signature(type(value)).parameters
+        settings = {name: held[name] for name in names if name in held}
+        items = encode(settings, tensors, where)
+        return {"$": "splitter", "name": type(value).__name__, "settings": items}
     msg = (
         f"{where} is {value!r} of type {type(value).__name__}; expected numbers, "
         "text, arrays, lists, tuples, dicts or scikit-learn splitters. Give the model "
         "a name or a number in its place, or keep the model as a pickle."
     )
     raise TypeError(msg)
+
+
+def _encode_array(array: np.ndarray, tensors: Tensors, where: str) -> dict:
+    if array.dtype.kind in ("O", "T"):
+        # The shape is kept apart: objects can be sequences themselves.
+        items = [encode(v, tensors, f"{where}.{i}") for i, v in enumerate(array.flat)]
+        kind = "objects" if array.dtype.kind == "O" else "texts"
+        return {"$": kind, "shape": list(array.shape), "items": items}
+    if array.dtype.kind not in _PLAIN_KINDS:
+        msg = (
+            f"{where} is an array of dtype {array.dtype}; expected numbers, "
+            "dates, text or objects. Convert it before saving."
+        )
+        raise TypeError(msg)
+    dtype, shape = array.dtype.str, list(array.shape)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    native = dtype.lstrip("<|=") in _NATIVE or dtype == "|b1"
+    tensors[where] = flat if native else np.frombuffer(flat.tobytes(), np.uint8)
+    return {"$": "array", "dtype": dtype, "shape": shape, "tensor": where}
 
 
 def decode(value: Any, tensors: Tensors) -> Any:
@@ -122,41 +134,6 @@ def decode(value: Any, tensors: Tensors) -> Any:
         msg = f"a value of unknown kind {kind!r} was found"
         raise ValueError(msg)
     return _DECODERS[kind](value, tensors)
-
-
-def _encode_array(array: np.ndarray, tensors: Tensors, where: str) -> dict:
-    if array.dtype.kind not in _PLAIN_KINDS:
-        if array.dtype.kind not in ("O", "T"):
-            msg = (
-                f"{where} is an array of dtype {array.dtype}; expected numbers, "
-                "dates, text or objects. Convert it before saving."
-            )
-            raise TypeError(msg)
-        # The shape is kept apart: objects can be sequences themselves.
-        items = [encode(v, tensors, f"{where}.{i}") for i, v in enumerate(array.flat)]
-        kind = "objects" if array.dtype.kind == "O" else "texts"
-        return {"$": kind, "shape": list(array.shape), "items": items}
-    dtype, shape = array.dtype.str, list(array.shape)
-    flat = np.ascontiguousarray(array).reshape(-1)
-    native = dtype.lstrip("<|=") in _NATIVE or dtype == "|b1"
-    tensors[where] = flat if native else np.frombuffer(flat.tobytes(), np.uint8)
-    return {"$": "array", "dtype": dtype, "shape": shape, "tensor": where}
-
-
-def _encode_random(value: Any, tensors: Tensors, where: str) -> dict:
-    if isinstance(value, np.random.RandomState):
-        kind, state = "RandomState", value.get_state(legacy=False)
-    else:
-        kind, state = "Generator", value.bit_generator.state
-    return {"$": kind, "state": encode(state, tensors, f"{where}.state")}
-
-
-def _encode_splitter(value: Any, tensors: Tensors, where: str) -> dict:
-    names = inspect.signature(type(value)).parameters
-    held = {**getattr(value, "cvargs", {}), **vars(value)}
-    settings = {name: held[name] for name in names if name in held}
-    items = encode(settings, tensors, where)
-    return {"$": "splitter", "name": type(value).__name__, "settings": items}
 
 
 def _dtype(text: str) -> np.dtype:
@@ -188,6 +165,17 @@ def _decode_objects(value: dict, tensors: Tensors) -> np.ndarray:
     return array.reshape(value["shape"])
 
 
+def _decode_scalar(value: dict, tensors: Tensors) -> np.generic:
+    return np.frombuffer(bytes.fromhex(value["hex"]), _dtype(value["dtype"]))[0]
+
+
+def _decode_splitter(value: dict, tensors: Tensors) -> Any:
+    if value["name"] not in _SPLITTERS:
+        msg = f"a splitter {value['name']!r} was found"
+        raise ValueError(msg)
+    return _SPLITTERS[value["name"]](**decode(value["settings"], tensors))
+
+
 def _decode_texts(value: dict, tensors: Tensors) -> np.ndarray:
     return _decode_objects(value, tensors).astype(np.dtypes.StringDType())
 
@@ -195,10 +183,6 @@ def _decode_texts(value: dict, tensors: Tensors) -> np.ndarray:
 def _decode_masked(value: dict, tensors: Tensors) -> np.ma.MaskedArray:
     data, mask = decode(value["data"], tensors), decode(value["mask"], tensors)
     return np.ma.MaskedArray(data, mask, fill_value=decode(value["fill"], tensors))
-
-
-def _decode_scalar(value: dict, tensors: Tensors) -> np.generic:
-    return np.frombuffer(bytes.fromhex(value["hex"]), _dtype(value["dtype"]))[0]
 
 
 def _decode_random_state(value: dict, tensors: Tensors) -> np.random.RandomState:
@@ -217,13 +201,6 @@ def _decode_generator(value: dict, tensors: Tensors) -> np.random.Generator:
     return np.random.Generator(bits)
 
 
-def _decode_splitter(value: dict, tensors: Tensors) -> Any:
-    if value["name"] not in _SPLITTERS:
-        msg = f"a splitter {value['name']!r} was found"
-        raise ValueError(msg)
-    return _SPLITTERS[value["name"]](**decode(value["settings"], tensors))
-
-
 _DECODERS: dict[Any, Any] = {
     "float": lambda v, _: float(v["value"]),
     "str_": lambda v, _: np.str_(v["value"]),
@@ -231,14 +208,15 @@ _DECODERS: dict[Any, Any] = {
     "set": lambda v, t: set(decode(v["items"], t)),
     "frozenset": lambda v, t: frozenset(decode(v["items"], t)),
     "range": lambda v, _: range(*v["items"]),
-    "slice": lambda v, _: slice(*v["items"]),
     "dict": lambda v, t: {decode(k, t): decode(x, t) for k, x in v["items"]},
     "scalar": _decode_scalar,
     "array": _decode_array,
     "objects": _decode_objects,
     "texts": _decode_texts,
     "masked": _decode_masked,
+    "splitter": _decode_splitter,
+    # Kinds that earlier versions wrote.
+    "slice": lambda v, _: slice(*v["items"]),
     "RandomState": _decode_random_state,
     "Generator": _decode_generator,
-    "splitter": _decode_splitter,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,14 +77,28 @@ def _video(options: Options, repetition: int, seed: int) -> Trial:
     drawn as in the paper, and parts of a film are in both.
     """
     given = dict(options)
-    folder, by_film = given.pop("folder"), given.pop("by_film", True)
-    data = load_video_folder(folder, **given)
+    by_film = given.pop("by_film", True)
+    data = _films(*((name, _hashable(value)) for name, value in given.items()))
     state = int(np.random.default_rng([seed, repetition]).integers(2**31))
     kind = StratifiedGroupKFold if by_film else StratifiedKFold
     splitter = kind(n_splits=5, shuffle=True, random_state=state)
     films = data.groups if by_film else None
     train, test = next(splitter.split(data.X, data.target, films))
     return _split(data.X, data.target, data.groups, train, test)
+
+
+@lru_cache(maxsize=1)
+def _films(*options: tuple[str, Any]) -> Bunch:
+    """Read the clips of one pair of classes once for all methods and repetitions."""
+    given = dict(options)
+    # Rows of earlier versions name a folder of cached clips, too.
+    given.pop("cache", None)
+    return load_video_folder(given.pop("folder"), **given)
+
+
+def _hashable(value: Any) -> Any:
+    """Return lists, as JSON has them, as tuples."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _split(

@@ -33,7 +33,7 @@ def with_data(
     if study.kind == "video":
         folder, pairs = _pairs(study, data, classes)
         options: dict[str, Any] = dict(_QUICK_CLIPS) if quick else {}
-        options |= {"folder": str(folder), "cache": str(target / "clips")}
+        options |= {"folder": str(folder)}
         return replace(
             study,
             parts=tuple(_over_pairs(part, pairs, options) for part in study.parts),

@@ -160,10 +160,7 @@ class Job:
 
     def key(self) -> str:
         """Return a short name of what was asked for, by which done work is known."""
-        identity = self.identity()
-        # Where clips are cached changes no result.
-        identity["options"].pop("cache", None)
-        content = [identity, sorted(self.metrics), self.keep_coef]
+        content = [self.identity(), sorted(self.metrics), self.keep_coef]
         text = json.dumps(content, sort_keys=True, default=_plain)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
