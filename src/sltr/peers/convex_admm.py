@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from sltr.peers.convex import (
     zeroing_weight,
 )
 from sltr.peers.search import LinearFits, candidate_scores
-from sltr.samples.front import centre, check_squares, in_original_units, of_unit_size
+from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import record_choice
 from sltr.tuning.folds import Split
@@ -416,12 +415,12 @@ def convex_fits(
     weights : Weights
     """
     check_nonnegative(tol, "tol")
-    data = centred_targets(samples, targets, fit_intercept)
+    data = centre(samples, fit_intercept, targets)
     xp = array_namespace(targets)
     most = float(xp.finfo(targets.dtype).max) ** 0.5
     scaled = weights.of_units(data.X_unit, data.y_unit, most)
     path = penalised_path(
-        rotate(data.A, data.targets),
+        rotate(data.A, data.y),
         norms,
         samples.shape,
         scaled.low,
@@ -431,48 +430,14 @@ def convex_fits(
         max_iter=check_count(max_iter, "max_iter"),
     )
     pairs = (-1, targets.shape[0])
-    coef = in_original_units(path.x, data.y_unit / data.X_unit)
-    coef = xp.reshape(coef, (*pairs, *samples.shape))
-    flat = xp.reshape(coef, (*pairs, data.X_mean.shape[0]))
+    flat = xp.reshape(path.x * data.coef_unit, (*pairs, data.X_mean.shape[0]))
     return Fits(
-        coef=coef,
-        intercept=data.target_mean - xp.sum(flat * data.X_mean, axis=-1),
+        coef=xp.reshape(flat, (*pairs, *samples.shape)),
+        intercept=data.intercept(flat),
         n_iter=xp.reshape(path.n_iter, pairs),
         gap=xp.reshape(path.residual, pairs),
         converged=bool(xp.all(path.converged)),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class CentredTargets:
-    """Weighted, centred samples and K responses, both divided by their units.
-
-    The means, of shapes (P,) and (K,), are those of the samples as they were given.
-    """
-
-    A: Array  # (n, P)
-    targets: Array  # (K, n)
-    X_unit: float
-    y_unit: float
-    X_mean: Array
-    target_mean: Array
-
-
-def centred_targets(
-    samples: Samples, targets: Array, fit_intercept: bool
-) -> CentredTargets:
-    """Return what least squares needs; samples that are all equal leave zeros."""
-    xp = array_namespace(targets)
-    weight = samples.weight
-    data = centre(Samples(samples.X, targets[0, :], weight), fit_intercept)
-    target_mean = (targets @ weight) / xp.sum(weight) * float(bool(fit_intercept))
-    A, centred = data.A, xp.sqrt(weight) * (targets - target_mean[:, None])
-    # The rounding that a constant leaves would be taken for a signal.
-    if fit_intercept and bool(xp.all(samples.X[:1, ...] == samples.X)):
-        A = xp.zeros_like(A)
-    A, X_unit = of_unit_size(A)
-    centred, y_unit = of_unit_size(centred)
-    return CentredTargets(A, centred, X_unit, y_unit, data.X_mean, target_mean)
 
 
 def store_fit(model: Any, fits: Fits, *, stacklevel: int = 5) -> None:
@@ -520,17 +485,11 @@ def weight_grids(
     """
     check_count(n_alphas, "n_alphas", smallest=2)
     xp = array_namespace(targets)
-    data = centred_targets(samples, targets, fit_intercept)
-    pull = data.targets @ data.A
+    data = centre(samples, fit_intercept, targets)
+    pull = data.y @ data.A
     low = zeroing_weight(norms, xp.reshape(pull, (-1, *samples.shape)))
     unit = data.X_unit * data.y_unit
     largest = [float(xp.max(size)) * unit for size in (low, xp.abs(pull))]
-    if unit == 0.0 or not all(map(isfinite, largest)):
-        msg = (
-            f"X of size {data.X_unit:.0e} and y of size {data.y_unit:.0e} were given, "
-            "whose products are no numbers. Divide both by their largest entries."
-        )
-        raise ValueError(msg)
     fractions = np.append(np.geomspace(*FRACTIONS, n_alphas - 1), 0.0)
     return largest[0] * fractions, largest[1] * fractions
 
@@ -559,7 +518,6 @@ def select_weights(
     weighted : bool
         Whether scores use the samples' weights.
     """
-    check_squares(targets)
     low, sparse = model.alphas_low, model.alphas_sparse
     if low is None or sparse is None:
         grids = weight_grids(

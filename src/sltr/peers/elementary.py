@@ -17,7 +17,6 @@ from sltr.parameters import check_nonnegative
 from sltr.ridge import ridge_system
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
-from sltr.samples.front import check_squares
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import best_index, cv_table
 from sltr.tuning.final import all_of, intercepts
@@ -161,7 +160,6 @@ class ElemRidge(RegressorMixin, BaseEstimator):
 def _pilot(model: Any, samples: Samples) -> Array:
     xp = array_namespace(samples.X)
     Y = samples.y[:, None]
-    check_squares(samples.y)
     system = ridge_system(
         samples.flat, Y, samples.weight, fit_intercept=model.fit_intercept
     )

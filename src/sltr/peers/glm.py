@@ -23,7 +23,7 @@ from sltr.refine.factors import CP, Tucker
 from sltr.refine.glm import FAMILIES, Problem
 from sltr.refine.sweeps import Relaxed, block_relaxation, starts
 from sltr.samples.check import check_covariates, check_samples
-from sltr.samples.front import in_original_units, of_unit_size
+from sltr.samples.front import divide_by_unit
 from sltr.samples.samples import Samples
 
 
@@ -77,7 +77,7 @@ class Prepared:
         coef = coef * (self.y_unit / self.X_unit)
         shift = self.y_shift - self.X_shift @ xp.reshape(coef, (-1,))
         gamma = (shift + gamma if gamma.shape[0] else shift) * self.y_size
-        coef = in_original_units(coef, self.y_size / self.X_size)
+        coef = coef * (self.y_size / self.X_size)
         if self.fit_intercept:
             return coef, float(gamma[0]), gamma[1:]
         return coef, 0.0, gamma
@@ -135,13 +135,13 @@ def prepare(
     ones = xp.ones_like(y)[:, None]
     Z = xp.concat([ones, covariates], axis=1) if fit_intercept else covariates
     weighted = root[:, None] * Z
-    X, X_size = of_unit_size(root[:, None] * samples.flat)
+    X, X_size = divide_by_unit(root[:, None] * samples.flat)
     project = xp.linalg.pinv(weighted) if Z.shape[1] else xp.matrix_transpose(weighted)
     X_shift = project @ X
     residue = X - weighted @ X_shift
     X_unit = _unit(residue, X, total * X.shape[1])
     if family == "normal":
-        y, y_size = of_unit_size(root * y)
+        y, y_size = divide_by_unit(root * y)
         y_shift = project @ y
         y_residue = y - weighted @ y_shift
         y_unit = _unit(y_residue, y, total)

@@ -373,8 +373,9 @@ def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:
         )
         raise ValueError(msg)
     data = centre(samples, model.fit_intercept)
-    pull = np.abs(to_numpy(data.y @ data.A)).max() / to_numpy(samples.weight).sum()
-    largest = float(pull) / l1_ratio or 1.0  # of a constant response any will do
+    pull = np.abs(to_numpy(data.y @ data.A)).max() * data.X_unit * data.y_unit
+    pull = float(pull / to_numpy(samples.weight).sum())
+    largest = pull / l1_ratio or 1.0  # of a constant response any will do
     return np.geomspace(largest, 1e-3 * largest, model.n_alphas)
 
 

@@ -27,7 +27,6 @@ from sltr.peers.glm import (
 )
 from sltr.refine.sweeps import Relaxed
 from sltr.samples.check import check_covariates, check_samples
-from sltr.samples.front import check_squares
 from sltr.samples.samples import Samples, inner
 from sltr.tuning.choose import check_rule, record_choice
 from sltr.tuning.folds import Split, kept_splits
@@ -148,7 +147,6 @@ def checked_samples(
     check_rule(model.rule)
     samples = check_samples(model, X, y, sample_weight)
     check_response(samples.y, check_family(model.family))
-    check_squares(samples.y)
     n_kept = samples.X.shape[0]
     Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
-from sltr.core.tensor import cp_to_tensor
+from sltr.core.tensor import cp_to_tensor, flatten
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import LinearFits, candidate_scores
@@ -27,9 +27,6 @@ from sltr.samples.check import check_samples
 from sltr.samples.front import (
     Centred,
     centre,
-    check_squares,
-    in_original_units,
-    of_unit_size,
 )
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import check_rule, record_choice
@@ -446,7 +443,7 @@ class SURFRegressor(RegressorMixin, BaseEstimator):
         """
         samples = check_samples(self, X, y, sample_weight)
         centred = centre(samples, self.fit_intercept)
-        terms, unit = fit_terms(
+        terms = fit_terms(
             samples,
             centred,
             n_components=check_count(self.n_components, "n_components"),
@@ -456,7 +453,7 @@ class SURFRegressor(RegressorMixin, BaseEstimator):
             stop=check_stop(self.stop),
             max_steps=check_count(self.max_steps, "max_steps"),
         )
-        set_terms(self, terms, unit, samples, centred)
+        set_terms(self, terms, samples, centred)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -474,20 +471,17 @@ def fit_terms(
     alpha: float,
     stop: float,
     max_steps: int,
-) -> tuple[list[UnitRank], float]:
-    """Run the solver with settings relative to the scales of X and y.
-
-    Returns the terms, and the unit of their scales.
-    """
-    (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
+) -> list[UnitRank]:
+    """Run the solver with settings relative to the scales of X and y."""
+    A, y = centred.A, centred.y
     xp = array_namespace(A)
     n_total = float(xp.sum(samples.weight))
     y_scale = (float(xp.sum(y**2)) / n_total) ** 0.5
     X_scale = (float(xp.mean(A**2)) * A.shape[0] / n_total) ** 0.5
     if y_scale == 0.0 or X_scale == 0.0:
-        return [], 1.0
+        return []
     xi = 0.5 * epsilon**2 if xi is None else xi
-    terms = surf(
+    return surf(
         A,
         y,
         samples.shape,
@@ -499,20 +493,19 @@ def fit_terms(
         max_iter=max_steps,
         n_total=n_total,
     )
-    return terms, y_unit / X_unit
 
 
 def set_terms(
     model: Any,
     terms: list[UnitRank],
-    unit: float,
     samples: Samples,
     centred: Centred,
 ) -> None:
     """Set the fitted attributes that belong to `terms`; warn if one is unfinished."""
-    coef = as_array(cumulative_tensors(terms, samples.shape)[-1], samples.X)
-    model.coef_ = in_original_units(coef, unit)
-    model.intercept_ = centred.intercept(model.coef_)
+    unit = centred.coef_unit
+    coef = as_array(cumulative_tensors(terms, samples.shape)[-1:], samples.X) * unit
+    model.coef_ = coef[0, ...]
+    model.intercept_ = float(centred.intercept(flatten(coef))[0])
     model.scales_ = np.array([term.scale * unit for term in terms])
     model.factors_ = [
         np.array([term.factors[mode] for term in terms]).reshape(-1, size).T
@@ -642,7 +635,6 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         """
         check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)
-        check_squares(samples.y)
         settings, n_terms = self._settings(), self._n_terms()
         params = _candidates(settings, n_terms)
         scores, _ = candidate_scores(
@@ -656,10 +648,8 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
         best = {name: values[winner] for name, values in params.items()}
         centred = centre(samples, self.fit_intercept)
-        terms, unit = fit_terms(
-            samples, centred, xi=None, max_steps=self.max_steps, **best
-        )
-        set_terms(self, terms, unit, samples, centred)
+        terms = fit_terms(samples, centred, xi=None, max_steps=self.max_steps, **best)
+        set_terms(self, terms, samples, centred)
         for name, value in best.items():
             setattr(self, f"{name}_", value)
         return self
@@ -688,7 +678,7 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         centred = centre(samples, self.fit_intercept)
         coefs = []
         for setting in settings:
-            terms, unit = fit_terms(
+            terms = fit_terms(
                 samples,
                 centred,
                 n_components=n_terms,
@@ -700,10 +690,9 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
             # A path that ended early stays what it was: repeat its last sum.
             last = len(terms)
             coefs.append(sums[[min(k, last) for k in range(1, n_terms + 1)]])
-        # The unit is the samples', whatever the setting.
-        stacked = in_original_units(as_array(np.concatenate(coefs), samples.X), unit)
-        offsets = [[centred.intercept(stacked[g, ...])] for g in range(len(stacked))]
-        return LinearFits(stacked[:, None, ...], as_array(offsets, samples.X))
+        stacked = as_array(np.concatenate(coefs), samples.X) * centred.coef_unit
+        offsets = centred.intercept(flatten(stacked))
+        return LinearFits(stacked[:, None, ...], offsets[:, None])
 
 
 def _candidates(settings: list[dict[str, Any]], n_terms: int) -> dict[str, list]:

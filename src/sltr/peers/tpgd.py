@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
-from sltr.core.tensor import mode_product, unfold
+from sltr.core.tensor import flatten, mode_product, unfold
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import LinearFits, candidate_scores
@@ -24,9 +24,6 @@ from sltr.samples.check import check_samples
 from sltr.samples.front import (
     Centred,
     centre,
-    check_squares,
-    in_original_units,
-    of_unit_size,
 )
 from sltr.tuning.choose import check_rule, record_choice
 from sltr.tuning.folds import kept_splits
@@ -547,17 +544,16 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         sparsity = column_cardinalities(self.sparsity, samples.shape)
         tol, max_iter = check_budget(self.tol, self.max_iter)
         centred = centre(samples, self.fit_intercept)
-        (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
         result = tpgd(
-            A,
-            y,
+            centred.A,
+            centred.y,
             samples.shape,
             ranks,
             sparsity,
             tol=tol,
             max_iter=max_iter,
         )
-        set_tucker(self, result, centred, X_unit, y_unit)
+        set_tucker(self, result, centred)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -565,19 +561,13 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         return predict_linear(self, X)
 
 
-def set_tucker(
-    model: Any, result: SparseTucker, centred: Centred, X_unit: float, y_unit: float
-) -> None:
-    """Set the fitted attributes that belong to `result`; warn if unfinished.
-
-    The units are what the centred samples and responses were divided by.
-    """
-    unit = y_unit / X_unit
-    model.coef_ = in_original_units(result.coef, unit)
+def set_tucker(model: Any, result: SparseTucker, centred: Centred) -> None:
+    """Set the fitted attributes that belong to `result`; warn if unfinished."""
+    unit = centred.coef_unit
+    model.coef_ = result.coef * unit
     model.core_, model.factors_ = result.core * unit, result.factors
-    model.intercept_ = centred.intercept(model.coef_)
-    path = [value * y_unit * y_unit for value in result.objective_path]
-    model.objective_path_ = np.array(path)
+    model.intercept_ = float(centred.intercept(flatten(model.coef_[None, ...]))[0])
+    model.objective_path_ = np.array(result.objective_path) * centred.y_unit**2
     model.residual_, model.n_iter_ = result.residual, result.n_iter
     if not result.converged:
         msg = (
@@ -675,21 +665,20 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         """
         check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)
-        check_squares(samples.y)
         tol, max_iter = check_budget(self.tol, self.max_iter)
         candidates = _candidates(self.ranks, self.sparsities, samples.shape)
 
         def fit_all(rows: np.ndarray) -> LinearFits:
             centred = centre(samples.take(rows), self.fit_intercept)
-            (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
+            A, y = centred.A, centred.y
             step = 1.0 / (largest_eigenvalue(A) or 1.0)
             solve = partial(
                 tpgd, A, y, samples.shape, step=step, tol=tol, max_iter=max_iter
             )
-            fits = [solve(*candidate) for candidate in candidates]
-            coefs = [in_original_units(fit.coef, y_unit / X_unit) for fit in fits]
-            offsets = as_array([[centred.intercept(coef)] for coef in coefs], A)
-            return LinearFits(array_namespace(A).stack(coefs)[:, None, ...], offsets)
+            fits = [solve(*candidate).coef for candidate in candidates]
+            coefs = centred.coef_unit * array_namespace(A).stack(fits)
+            offsets = centred.intercept(flatten(coefs))
+            return LinearFits(coefs[:, None, ...], offsets[:, None])
 
         folds = kept_splits(self.cv, y, sample_weight, groups=groups)
         scores, _ = candidate_scores(
@@ -701,17 +690,16 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
         self.ranks_, self.sparsity_ = candidates[winner]
         centred = centre(samples, self.fit_intercept)
-        (A, X_unit), (y, y_unit) = of_unit_size(centred.A), of_unit_size(centred.y)
         result = tpgd(
-            A,
-            y,
+            centred.A,
+            centred.y,
             samples.shape,
             self.ranks_,
             self.sparsity_,
             tol=tol,
             max_iter=max_iter,
         )
-        set_tucker(self, result, centred, X_unit, y_unit)
+        set_tucker(self, result, centred)
         return self
 
     def predict(self, X: Any) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, clip, eigh
 from sltr.ridge.penalty import mean_eigenvalue
-from sltr.samples.front import Centring, subset_shares
+from sltr.samples.front import Centring
 from sltr.samples.samples import combine, inner, squares
 
 # Times the recursive residual is replaced by the true one.
@@ -114,8 +114,8 @@ class CGRidge:
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and the subsets' means (S, P)."""
         xp = array_namespace(self.Y)
-        weight = xp.where(subsets, self.weight, 0.0)[:, None, :]
-        centring = Centring(weight, self.fit_intercept)
+        everywhere = subsets[:, None, :]  # for all penalties
+        centring = Centring.of_subsets(everywhere, self.weight, self.fit_intercept)
         # (S, E, n, K): one system for each subset and penalty
         rhs = centring.gather(self.Y) + 0.0 * epsilons[None, :, None, None]
         penalty = epsilons[None, :, None, None]
@@ -135,7 +135,7 @@ class CGRidge:
             self.unconverged(residual, n_iter)
         rows = xp.matrix_transpose(centring.spread(solution))  # (S, E, K, n)
         flat = xp.reshape(rows, (-1, self.X.shape[0]))
-        shares = subset_shares(subsets, self.weight)
+        shares = centring.share[:, 0, :]
         found = combine(xp.concat([flat, shares], axis=0), self.X)
         n_pilots = flat.shape[0]
         shape = (*rows.shape[:3], self.X.shape[1])

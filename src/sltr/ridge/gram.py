@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, positive_solver, to_python
 from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
-from sltr.samples.front import Centring, subset_shares
+from sltr.samples.front import Centring
 from sltr.samples.samples import combine, gram
 
 # Of a pilot found through the eigendecomposition, relative to its size.
@@ -40,7 +40,7 @@ class GramRidge:
         duals = self.duals(subsets, epsilons)
         xp = array_namespace(duals)
         rows = xp.reshape(duals, (-1, self.X.shape[0]))
-        shares = subset_shares(subsets, self.weight)
+        shares = Centring.of_subsets(subsets, self.weight, True).share
         found = combine(xp.concat([rows, shares], axis=0), self.X)
         n_pilots = rows.shape[0]
         shape = (*duals.shape[:3], self.X.shape[1])
@@ -80,7 +80,7 @@ class GramRidge:
         rows = xp.take(vectors, out, axis=0)
         inside = xp.astype(subset, values.dtype)[:, None]
         root = xp.sqrt(self.weight)[:, None] * inside
-        centring = Centring(xp.where(subset, self.weight, 0.0), self.fit_intercept)
+        centring = Centring.of_subsets(subset, self.weight, self.fit_intercept)
         rhs = back @ xp.concat([centring.gather(self.Y), root], axis=1)
         found = []
         for e in range(epsilons.shape[0]):

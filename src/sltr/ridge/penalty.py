@@ -15,6 +15,7 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.parameters import check_nonnegative
+from sltr.samples.front import check_squares
 
 if TYPE_CHECKING:
     from sltr.ridge import RidgeSystem
@@ -79,12 +80,9 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
         return check_nonnegative(epsilon, "epsilon")
     scale = system.mean_eigenvalue()
     limits = array_namespace(like).finfo(like.dtype)
-    if not (scale == 0 or limits.smallest_normal <= scale <= limits.max):
-        msg = (
-            f"Samples with squares of {scale:.1e} were given, which {like.dtype} does "
-            "not have. Divide X by its largest entry."
-        )
-        raise ValueError(msg)
+    check_squares(
+        max(scale, 0.0) ** 0.5, like, "X"
+    )  # stored samples were not yet looked at
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0
     # In single precision smaller penalties, or a tenth of them, drown in rounding.

@@ -21,6 +21,7 @@ from sltr.arrays import (
     to_numpy,
 )
 from sltr.parameters import check_shape
+from sltr.samples.front import check_squares, largest_entry
 from sltr.samples.samples import Samples, lazy_samples, stays_where_it_is, take_rows
 
 
@@ -95,6 +96,9 @@ def _checked(
     if prod(X.shape) == 0:
         msg = f"Found array with shape {tuple(X.shape)}; expected at least one feature."
         raise ValueError(msg)
+    check_squares(largest_entry(X), X, "X", prod(X.shape))
+    if not labels:
+        check_squares(largest_entry(y), y, "y", 64)  # errors may be larger than y
     X = _fold_rows(X, getattr(estimator, "feature_shape", None))
     estimator.shape_in_ = tuple(X.shape[1:])
     return _drop_weightless(X, y, weight, min_samples)

@@ -1,4 +1,4 @@
-"""Units in which squares neither vanish nor overflow."""
+"""What is done to samples before a fit and undone after it: centring and units."""
 
 from __future__ import annotations
 
@@ -7,121 +7,40 @@ from functools import cached_property
 from math import floor, log2
 
 from sltr.arrays import Array, array_namespace
-from sltr.samples.samples import Samples, column_means
+from sltr.samples.samples import Samples
 
-
-@dataclass(frozen=True, eq=False)
-class Centred:
-    """Weighted, centred least-squares data: ‖y − A·w‖² is the weighted loss."""
-
-    A: Array
-    y: Array
-    X_mean: Array
-    y_mean: Array
-
-    def intercept(self, coef: Array) -> float:
-        """Return the intercept that belongs to `coef`, in the original units."""
-        xp = array_namespace(coef)
-        return float(self.y_mean - xp.sum(self.X_mean * xp.reshape(coef, (-1,))))
-
-
-def centre(samples: Samples, fit_intercept: bool) -> Centred:
-    """Return weighted, centred least-squares data; makes one copy of X."""
-    xp = array_namespace(samples.X)
-    flat, y, weight = samples.flat, samples.y, samples.weight
-    if fit_intercept:
-        X_mean = column_means(flat, weight)
-        y_mean = xp.sum(weight * y) / xp.sum(weight)
-    else:
-        X_mean, y_mean = 0.0 * flat[0, :], 0.0 * y[0]
-    root = xp.sqrt(weight)
-    return Centred(root[:, None] * (flat - X_mean), root * (y - y_mean), X_mean, y_mean)
-
-
-# Up to here, and down to its inverse, squares of squares are harmless in every
-# precision, and a copy is not free.
+# Up to this size, and down to its inverse, even the squares of squares are harmless in
+# every precision, so that a scaled copy is not worth its memory.
 ORDINARY = 2.0**8
-
-
-def of_unit_size(x: Array) -> tuple[Array, float]:
-    """Return an array divided by its size, a power of two, and that size.
-
-    An array of ordinary size stays as it is. The division is exact.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> divided, unit = of_unit_size(np.array([2.0**600, -(2.0**599)]))
-    >>> divided.tolist(), unit == 2.0**600
-    ([1.0, -0.5], True)
-    >>> of_unit_size(np.array([3.0, -1.0]))
-    (array([ 3., -1.]), 1.0)
-    """
-    size = _size(x)
-    if size == 0.0 or 1.0 / ORDINARY <= size <= ORDINARY:
-        return x, 1.0
-    unit = 2.0 ** floor(log2(size))
-    return x / unit, unit
-
-
-def in_original_units(coef: Array, unit: float) -> Array:
-    """Return a coefficient times its unit, or say that its precision has none such.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> in_original_units(np.array([3.0, -1.0]), 0.5)
-    array([ 1.5, -0.5])
-    """
-    size = _size(coef)
-    if unit == 1.0 or size == 0.0:
-        return coef
-    limits = array_namespace(coef).finfo(coef.dtype)
-    vanishes = size * unit < float(limits.smallest_normal)
-    # What is but rounding may vanish.
-    if size * unit > float(limits.max) or (vanishes and size > float(limits.eps)):
-        msg = (
-            f"X and y were given whose coefficient is of size {size:.1g}·{unit:.0e}, "
-            f"which {coef.dtype} does not have. Divide X and y by their largest "
-            "entries."
-        )
-        raise ValueError(msg)
-    return coef * unit
-
-
-def check_squares(y: Array) -> None:
-    """Refuse responses whose squared errors the precision cannot hold."""
-    _, unit = of_unit_size(y)
-    limits = array_namespace(y).finfo(y.dtype)
-    # Errors may be a few times as large as the responses.
-    if not float(limits.smallest_normal) <= unit * unit <= float(limits.max) / 64.0:
-        msg = (
-            f"Responses of about {unit:.0e} were given, whose squared errors {y.dtype} "
-            "does not have. Divide y by its largest entry."
-        )
-        raise ValueError(msg)
-
-
-def _size(x: Array) -> float:
-    """Return the largest absolute value, without a copy."""
-    xp = array_namespace(x)
-    return max(float(xp.max(x)), -float(xp.min(x)))
 
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """The map C of a subset: A = Cᵀ·X, its columns orthogonal to √weight.
+    """The map C that weighs samples and removes their weighted mean: A = Cᵀ·X.
 
-    `weight` has shape (…, n), zero for samples that are left out; vectors are
-    columns of arrays of shape (…, n, k).
+    `weight` has shape (…, n), zero for samples that are left out. Vectors are columns
+    of arrays of shape (…, n, k). Without an intercept nothing is removed.
     """
 
     weight: Array
     fit_intercept: bool
 
+    @staticmethod
+    def of_subsets(subsets: Array, weight: Array, fit_intercept: bool) -> Centring:
+        """Return the centring of each subset (S, n) of samples with these weights."""
+        xp = array_namespace(weight)
+        return Centring(xp.where(subsets, weight, 0.0), fit_intercept)
+
     @cached_property
-    def _root(self) -> Array:
+    def root(self) -> Array:
+        """The root weights, (…, n, 1)."""
         return array_namespace(self.weight).sqrt(self.weight)[..., None]
+
+    @cached_property
+    def share(self) -> Array:
+        """Each sample's share of the total weight, (…, n): means are share·X."""
+        xp = array_namespace(self.weight)
+        return self.weight / xp.sum(self.weight, axis=-1, keepdims=True)
 
     @cached_property
     def _total(self) -> Array:
@@ -131,7 +50,7 @@ class Centring:
     def spread(self, v: Array) -> Array:
         """Return C·v: sample coefficients of the combination Aᵀv."""
         xp = array_namespace(v)
-        scaled = self._root * v
+        scaled = self.root * v
         if not self.fit_intercept:
             return scaled
         mean = xp.sum(scaled, axis=-2, keepdims=True) / self._total
@@ -143,7 +62,7 @@ class Centring:
         if self.fit_intercept:
             weighted = self.weight[..., None] * t
             t = t - xp.sum(weighted, axis=-2, keepdims=True) / self._total
-        return self._root * t
+        return self.root * t
 
     def both(self, matrix: Array) -> Array:
         """Return Cᵀ·matrix·C for a symmetric (n, n) matrix."""
@@ -151,8 +70,93 @@ class Centring:
         return self.gather(xp.matrix_transpose(self.gather(matrix)))
 
 
-def subset_shares(subsets: Array, weight: Array) -> Array:
-    """Return each sample's share of its subset's weight, (S, n): means are shares·X."""
-    xp = array_namespace(weight)
-    own = xp.where(subsets, weight, 0.0)
-    return own / xp.sum(own, axis=1, keepdims=True)
+@dataclass(frozen=True, eq=False)
+class Centred:
+    """Weighted, centred least-squares data in units near one, and the way back.
+
+    ‖y − A·w‖² is the weighted loss in these units, powers of two. The means are those
+    of the samples and responses as they were given.
+    """
+
+    A: Array  # (n, P)
+    y: Array  # (n,), or (K, n) for several responses
+    X_mean: Array  # (P,)
+    y_mean: Array  # () or (K,)
+    X_unit: float
+    y_unit: float
+
+    @property
+    def coef_unit(self) -> float:
+        """What one entry of a coefficient stands for in the units of X and y."""
+        return self.y_unit / self.X_unit
+
+    def intercept(self, coef: Array) -> Array:
+        """Return the intercepts of coefficients (…, P) in the original units."""
+        xp = array_namespace(coef)
+        return self.y_mean - xp.sum(coef * self.X_mean, axis=-1)
+
+
+def centre(
+    samples: Samples, fit_intercept: bool, targets: Array | None = None
+) -> Centred:
+    """Return weighted, centred data in units near one; makes one copy of X.
+
+    `targets` (K, n) stand in for the responses of the samples.
+    """
+    xp = array_namespace(samples.X)
+    flat, y = samples.flat, samples.y if targets is None else targets
+    centring = Centring(samples.weight, fit_intercept)
+    share, root = centring.share * float(bool(fit_intercept)), centring.root
+    X_mean, y_mean = share @ flat, y @ share
+    # The rounding that a constant leaves would be taken for a signal.
+    if fit_intercept and bool(xp.all(flat[:1, :] == flat)):
+        A = xp.zeros_like(flat)
+    else:
+        A = root * (flat - X_mean)
+    A, X_unit = divide_by_unit(A)
+    y, y_unit = divide_by_unit(root[:, 0] * (y - y_mean[..., None]))
+    return Centred(A, y, X_mean, y_mean, X_unit, y_unit)
+
+
+def divide_by_unit(x: Array) -> tuple[Array, float]:
+    """Return an array divided by its size, a power of two, and that size.
+
+    An array of ordinary size stays as it is. The division is exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> divided, unit = divide_by_unit(np.array([2.0**60, -(2.0**59)]))
+    >>> divided.tolist(), unit == 2.0**60
+    ([1.0, -0.5], True)
+    >>> divide_by_unit(np.array([3.0, -1.0]))
+    (array([ 3., -1.]), 1.0)
+    """
+    size = largest_entry(x)
+    if size == 0.0 or 1.0 / ORDINARY <= size <= ORDINARY:
+        return x, 1.0
+    unit = 2.0 ** floor(log2(size))
+    return x / unit, unit
+
+
+def largest_entry(x: Array) -> float:
+    """Return the largest absolute value, without a copy."""
+    xp = array_namespace(x)
+    return max(float(xp.max(x)), -float(xp.min(x)))
+
+
+def check_squares(size: float, like: Array, name: str, count: int = 1) -> None:
+    """Refuse a size whose squares, or their sum, the precision of `like` lacks.
+
+    This bounds the units of X and y, so that their products and ratios are numbers.
+    """
+    limits = array_namespace(like).finfo(like.dtype)
+    least, most = float(limits.smallest_normal), float(limits.max)
+    if size == 0.0 or (least <= size * size and size * size <= most / count):
+        return
+    what = {"X": "Samples", "y": "Responses"}[name]
+    msg = (
+        f"{what} of about {size:.0e} were given, whose squared errors {like.dtype} "
+        f"does not have. Divide {name} by its largest entry."
+    )
+    raise ValueError(msg)

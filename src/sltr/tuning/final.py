@@ -9,7 +9,7 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.estimate import Estimate, absolute_radii, estimate_path
-from sltr.samples.front import subset_shares
+from sltr.samples.front import Centring
 from sltr.samples.samples import Samples, combine
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import has_start, or_pilots, refit_coefs
@@ -175,7 +175,7 @@ def intercepts(
     xp = array_namespace(coef)
     if not fit_intercept:
         return 0.0 * coef[(slice(None), slice(None), *([0] * (coef.ndim - 2)))]
-    share = subset_shares(subsets, samples.weight)
+    share = Centring.of_subsets(subsets, samples.weight, True).share
     if means is None:
         means = combine(share, samples.flat)
     rows = xp.reshape(coef, (*coef.shape[:2], -1))

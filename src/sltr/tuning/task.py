@@ -14,7 +14,6 @@ from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.samples.budget import memory_bytes
-from sltr.samples.front import check_squares
 from sltr.samples.samples import Samples, inner, is_lazy, take_rows
 
 # Entries up to this size, and down to its inverse, are safe in single precision.
@@ -195,7 +194,6 @@ def solver_settings(model: Any) -> Settings:
 
 def fitting_task(model: Any, samples: Samples, Y: Array) -> Task:
     """Prepare an estimator's samples: the expensive part, done once."""
-    check_squares(Y)
     settings = solver_settings(model)
     lazy = is_lazy(samples.X)
     limit = memory_bytes(model.memory_limit)  # checked for all, used by lazy ones
