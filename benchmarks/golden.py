@@ -143,7 +143,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f"{float(value):.10g}"
     if isinstance(value, int | np.integer | str | None):
-        return str(value)
+        return ADDRESS.sub("", str(value))
     if isinstance(value, dict):
         inside = (f"{key}: {as_text(entry)}" for key, entry in value.items())
         return "{" + ", ".join(inside) + "}"
