@@ -831,7 +831,7 @@ def signatures() -> dict[str, str]:
 
     found = {"__all__": " ".join(sorted(sltr.__all__))}
     for module in (sltr, sltr.datasets, sltr.metrics, plotting):
-        for name in module.__all__:
+        for name in public_names(module):
             thing, where = getattr(module, name), f"{module.__name__}.{name}"
             if inspect.ismodule(thing):
                 continue
@@ -845,6 +845,13 @@ def signatures() -> dict[str, str]:
                 }
     found["sltr.report"] = _signature(sltr.report)
     return found
+
+
+def public_names(module: Any) -> list[str]:
+    """Return a module's `__all__`, or the functions it defines."""
+    functions = inspect.getmembers(module, inspect.isfunction)
+    made_here = [n for n, f in functions if f.__module__ == module.__name__]
+    return getattr(module, "__all__", [n for n in made_here if n[0] != "_"])
 
 
 def _signature(thing: Any) -> str:
