@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sltr import comparison
 from sltr.comparison import (
     compare,
-    fit_with_groups,
+    fit_tuned,
     is_classification,
     summary,
     tuned_model,
@@ -127,7 +127,7 @@ def copies():
 
 def test_ridge_is_tuned_on_folds_of_groups(copies):
     X, y, groups = copies
-    model = fit_with_groups(TensorRidge(), X, y, groups)
+    model = fit_tuned(TensorRidge(), X, y, groups=groups)
     grid = {"epsilon": [row["epsilon"] for row in model.cv_results_["params"]]}
     oracle = GridSearchCV(TensorRidge(), grid, cv=GroupKFold(5))
     oracle.fit(X, y, groups=groups)
@@ -144,7 +144,7 @@ def test_classes_share_a_penalty_chosen_on_folds_of_groups(copies):
     X, _, groups = copies
     labels = np.digitize(X[:, 0, 0], [-0.5, 0.5])
     model = tuned_model(METHODS["ridge"], kind="multi-class")
-    fit_with_groups(model, X, labels, groups)
+    fit_tuned(model, X, labels, groups=groups, labels=True)
     (chosen,) = {one.epsilon_ for one in model.estimators_}
     splits = StratifiedGroupKFold(5).split(X, labels, groups)
     cv, near = list(splits), chosen * 10.0 ** np.array([-2, -1 / 3, 0, 1 / 3, 2])
@@ -159,8 +159,8 @@ def test_classes_share_a_penalty_chosen_on_folds_of_groups(copies):
 def test_a_pilot_has_the_penalty_of_ridge(copies):
     X, y, groups = copies
     search = METHODS["elem_ridge"].make_regressor()
-    fitted = fit_with_groups(search, X, y, groups).best_estimator_
-    ridge = fit_with_groups(TensorRidge(), X, y, groups)
+    fitted = fit_tuned(search, X, y, groups=groups).best_estimator_
+    ridge = fit_tuned(TensorRidge(), X, y, groups=groups)
     assert fitted.epsilon == ridge.epsilon
     assert len(ridge.cv_results_["params"]) == len(FACTORS)
     assert ridge.best_score_ == max(ridge.cv_results_["mean_test_score"])
@@ -246,7 +246,7 @@ def test_penalties_inside_a_pipeline_are_left_to_it(rng):
     X, coef = rng.normal(size=(36, 8)), rng.normal(size=8)
     y = X @ coef + 0.1 * rng.normal(size=36)
     model = make_pipeline(StandardScaler(), TensorRidge())
-    fit_with_groups(model, 1e3 * X, y, groups)
+    fit_tuned(model, 1e3 * X, y, groups=groups)
     assert model[-1].epsilon == "loo"
     assert model.score(1e3 * X, y) > 0.95
 
@@ -257,9 +257,9 @@ def test_folds_inside_a_search_are_its_own(rng):
     y = X.reshape(36, -1) @ coef + 0.1 * rng.normal(size=36)
     inner = TensorLassoCV(n_alphas=3)
     model = GridSearchCV(inner, {"fit_intercept": [True, False]}, error_score="raise")
-    fit_with_groups(model, X, y, groups)
+    fit_tuned(model, X, y, groups=groups)
     assert model.estimator.cv == inner.cv
-    for train, test in model.cv:
+    for train, test in model.cv.split(X, y, groups):
         assert not np.isin(groups[test], groups[train]).any()
     assert model.best_score_ > 0.8
 
@@ -270,7 +270,7 @@ def test_penalties_are_chosen_with_the_models_own_intercept(rng, intercept):
     X = rng.normal(size=(30, 5)) + 2.0
     y = X @ rng.normal(size=5) + rng.normal(size=30) + 20.0
     model = TensorRidge(fit_intercept=intercept)
-    fit_with_groups(model, X, y, groups)
+    fit_tuned(model, X, y, groups=groups)
     splits = list(GroupKFold(5).split(X, y, groups))
     for place in (0, model.best_index_):
         ridge = Ridge(

@@ -1,9 +1,13 @@
-"""The kind of a response, and a method's estimator tuned for it, groups kept whole."""
+"""Nested comparison of methods on a user's data, and how one method is tuned.
+
+`compare` tunes every method inside the same outer folds. `tune` chooses the settings
+of a single method. Both fit by `fit_tuned`, which keeps groups whole in every choice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from time import perf_counter
 from typing import Any
 
@@ -20,258 +24,12 @@ from sklearn.model_selection import (
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
-from sltr.core.estimate import estimate
-from sltr.core.tensor import numerical_ranks, unfold
 from sltr.estimators.labels import label_indicators
-from sltr.metrics import error_bound, estimation_error, rank_error, support_f1
-from sltr.peers.elementary import loo_parameters, set_penalties
+from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
 from sltr.peers.registry import Method, method
 from sltr.tuning.folds import check_folds, group_folds
 
 Row = dict[str, Any]
-
-
-def is_classification(y: Any) -> bool:
-    """Say whether responses are labels: words, truth values, or just two values.
-
-    Examples
-    --------
-    >>> is_classification(["a", "b"]), is_classification([0, 1, 1])
-    (True, True)
-    >>> is_classification([0.0, 0.5, 2.0])
-    False
-    """
-    values = np.asarray(y)
-    return values.dtype.kind not in "iuf" or len(np.unique(values)) <= 2
-
-
-def response_kind(y: Any, classification: bool | None = None) -> str:
-    """Return "regression", "binary" or "multi-class"; None: as the values tell.
-
-    Examples
-    --------
-    >>> response_kind([1, 2, 3]), response_kind([1, 2, 3], classification=True)
-    ('regression', 'multi-class')
-    """
-    labels = is_classification(y) if classification is None else classification
-    if not labels:
-        return "regression"
-    classes = np.unique(np.asarray(y))
-    if len(classes) < 2:
-        msg = f"All labels are {str(classes[0])!r}; expected at least two classes."
-        raise ValueError(msg)
-    return "binary" if len(classes) == 2 else "multi-class"
-
-
-def tuned_model(
-    entry: Method,
-    *,
-    kind: str,
-    groups: Any = None,
-    folds: int | None = None,
-    n_jobs: int | None = None,
-) -> Any:
-    """Return the method's estimator that tunes itself, for the kind of response.
-
-    Where a method has no classifier, labels 0 and 1 are regressed, and of more than
-    two classes each against the rest: the largest prediction wins.
-
-    Parameters
-    ----------
-    entry : Method
-    kind : {"regression", "binary", "multi-class"}
-    groups : array of shape (n,), optional
-        What its own folds have to keep together; where each class is regressed,
-        `fit_with_groups` sees to it.
-    folds : int, optional
-        Its own number of folds; default: the method's, or 5 of groups.
-    n_jobs : int, optional
-        For a method that takes it.
-    """
-    classifier = None if kind == "regression" else entry.make_classifier
-    model = (classifier or entry.make_regressor)()
-    wanted: dict[str, Any] = {"n_jobs": n_jobs}
-    one_by_one = kind == "multi-class" and classifier is None
-    if groups is not None and not one_by_one:
-        labels = classifier is not None
-        wanted["cv"] = group_folds(groups, folds or 5, labels=labels)
-    elif folds is not None:
-        wanted["cv"] = folds
-    known = model.get_params(deep=False)
-    model.set_params(**{k: v for k, v in wanted.items() if k in known})
-    return OneVsRestClassifier(model) if one_by_one else model
-
-
-def fit_with_groups(model: Any, X: np.ndarray, y: np.ndarray, groups: Any) -> Any:
-    """Fit a model whose every choice keeps samples of a group on one side.
-
-    Its number of folds, or that of one for each class, becomes as many folds of whole
-    groups, and so does the leave-one-out choice of a ridge penalty.
-    """
-    each = isinstance(model, OneVsRestClassifier)
-    name = "estimator__cv" if each else "cv"
-    cv = model.get_params().get(name, "none of its own")
-    cv = 5 if cv is None else cv  # scikit-learn's default
-    counts = {name: cv} if isinstance(cv, int) else {}
-    # Of a single group there are no folds, and ridge is left to itself.
-    several = len(np.unique(groups)) > 1
-    if counts or (several and loo_parameters(model)):
-        labels = np.issubdtype(y.dtype, np.integer)
-        splitter = group_folds(groups, max(counts.values(), default=5), labels=labels)
-        splits = list(splitter.split(X, y, groups))
-        model.set_params(**dict.fromkeys(counts, splits))
-        set_penalties(model, X, label_indicators(y)[1] if each else y, splits)
-    given = {"groups": groups} if _takes_groups(model) else {}
-    return model.fit(X, y, **given)
-
-
-def fit_tuned(
-    model: Any,
-    X: Any,
-    y: Any,
-    *,
-    groups: Any = None,
-    folds: int | None = None,
-    covariates: Any = None,
-) -> Any:
-    """Fit a model of `tuned_model` that was given the same groups and folds.
-
-    Ridge chooses its penalty on such folds too, if there are any. Covariates that the
-    model would ignore are refused.
-    """
-    if groups is not None or folds is not None:
-        n_folds = folds or 5
-        splitter = (
-            KFold(n_folds)
-            if groups is None
-            else group_folds(groups, n_folds, labels=False)
-        )
-        splits = list(splitter.split(np.zeros(len(y)), groups=groups))
-        set_penalties(model, X, y, splits)
-    # A search could fit with covariates, but not score with them.
-    if covariates is not None and not has_fit_parameter(model, "covariates"):
-        name = type(getattr(model, "estimator", model)).__name__
-        msg = (
-            f"{name} takes no covariates here; expected cp or tucker, for responses "
-            "that are numbers. Leave them out, or choose another method."
-        )
-        raise ValueError(msg)
-    given = {} if covariates is None else {"covariates": covariates}
-    if groups is not None and _takes_groups(model):
-        given["groups"] = groups
-    return model.fit(X, y, **given)
-
-
-def _takes_groups(model: Any) -> bool:
-    return has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
-
-
-def score_model(
-    model: Any, trial: Trial, metrics: tuple[str, ...], scored_on: str
-) -> dict[str, float]:
-    """Return the metrics of a fitted model on the test or the training samples."""
-    if scored_on not in ("test", "train"):
-        msg = f"scored_on={scored_on!r} was given; expected 'test' or 'train'."
-        raise ValueError(msg)
-    test = scored_on == "test"
-    X, y = (trial.X_test, trial.y_test) if test else (trial.X, trial.y)
-    return {name: float(METRICS[name](model, X, y, trial)) for name in metrics}
-
-
-def fitted_coef(model: Any) -> np.ndarray | None:
-    """Return the coefficient of a model, or of the best one a search found."""
-    return getattr(getattr(model, "best_estimator_", model), "coef_", None)
-
-
-def _mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    return float(np.mean((model.predict(X) - y) ** 2))
-
-
-def _relative_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    """Mean squared error over that of the training mean: the null model has 1."""
-    return _mse(model, X, y, trial) / float(np.mean((y - np.mean(trial.y)) ** 2))
-
-
-def _released_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    """‖ŷ − y‖₂ / n: what the code released with the paper reports as its MSE.
-
-    Over the samples the model names in `scored_rows_`, else over all.
-    """
-    rows = getattr(model, "scored_rows_", slice(None))
-    return float(np.linalg.norm(model.predict(X[rows]) - y[rows])) / len(y[rows])
-
-
-def _r2(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    return r2_score(y, model.predict(X))
-
-
-def _accuracy(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    """Share of right labels; a regression of the labels 0, 1 is cut at one half."""
-    found = model.predict(X)
-    return accuracy_score(y, found > 0.5 if is_regressor(model) else found)
-
-
-def _auroc(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    """Area under the curve of the decision, or of a regression of the labels 0, 1."""
-    if hasattr(model, "decision_function"):
-        return roc_auc_score(y, model.decision_function(X))
-    if hasattr(model, "predict_proba"):
-        return roc_auc_score(y, model.predict_proba(X)[:, 1])
-    return roc_auc_score(y, model.predict(X))
-
-
-def _of_truth(
-    measure: Callable[[np.ndarray, np.ndarray], float],
-) -> Callable[[Any, np.ndarray, np.ndarray, Trial], float]:
-    """Return a metric of Ŵ and W; not a number where W or Ŵ is not known."""
-
-    def metric(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-        coef = fitted_coef(model)
-        if trial.coef is None or coef is None:
-            return float("nan")
-        return measure(np.reshape(coef, trial.coef.shape), trial.coef)
-
-    return metric
-
-
-def _theorem_error(pilot: np.ndarray, truth: np.ndarray) -> float:
-    """‖Ŵ − W‖_F / ‖W‖_F for SLTR from this pilot, with the least radii admitting W."""
-    if not pilot.any():
-        return float("nan")
-    found = estimate(pilot, *_theorem_radii(pilot, truth))
-    return estimation_error(found.coef, truth)
-
-
-def _theorem_bound(pilot: np.ndarray, truth: np.ndarray) -> float:
-    """Return the corollary's bound on `_theorem_error`."""
-    if not pilot.any():
-        return float("nan")
-    ranks = [int(rank) for rank in numerical_ranks(truth)]
-    bound = error_bound(truth.shape, *_theorem_radii(pilot, truth), ranks)
-    return bound / float(np.linalg.norm(truth))
-
-
-def _theorem_radii(pilot: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
-    """Return ‖W̃ − W‖_∞ and the largest ‖(W̃ − W)_(m)‖₂: the theorem needs these."""
-    away = (pilot - truth)[None]
-    norms = [np.linalg.norm(unfold(away, m)[0], 2) for m in range(truth.ndim)]
-    return float(np.abs(away).max()), float(max(norms))
-
-
-METRICS: dict[str, Callable[[Any, np.ndarray, np.ndarray, Trial], float]] = {
-    "mse": _mse,
-    "relative_mse": _relative_mse,
-    "released_mse": _released_mse,
-    "r2": _r2,
-    "accuracy": _accuracy,
-    "auroc": _auroc,
-    "estimation_error": _of_truth(estimation_error),
-    "support_f1": _of_truth(support_f1),
-    "rank_error": _of_truth(rank_error),
-    "theorem_error": _of_truth(_theorem_error),
-    "theorem_bound": _of_truth(_theorem_bound),
-}
-
 
 # What every other method has to beat.
 ALWAYS = ("null", "ridge")
@@ -342,14 +100,29 @@ def compare(
     codes = np.unique(y, return_inverse=True)[1] if labels else y.astype(float)
     splits = _outer_folds(codes, folds, groups, labels, random_state)
     groups = None if groups is None else np.asarray(groups)
+    total = len(splits) * len(entries)
     rows: list[Row] = []
     for fold, (train, test) in enumerate(splits):
         inside = None if groups is None else groups[train]
-        trial = Trial(X[train], codes[train], X[test], codes[test], groups=inside)
         for entry in entries:
-            _tell(progress, len(rows), len(splits) * len(entries), entry, fold)
-            rows.append(_row(entry, trial, kind, fold, n_jobs))
-    _tell(progress, len(rows), len(rows), None, 0)
+            if progress is not None:
+                progress(len(rows), total, f"{entry.title}, fold {fold + 1}")
+            row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
+            row |= {"metrics": {}, "fit_seconds": None, "error": None}
+            try:
+                model = tuned_model(entry, kind=kind, n_jobs=n_jobs)
+                start = perf_counter()
+                fit_tuned(model, X[train], codes[train], groups=inside, labels=labels)
+                row["fit_seconds"] = perf_counter() - start
+                row["metrics"] = {
+                    name: float(SCORES[name](model, X[test], codes[test]))
+                    for name in SHOWN[kind]
+                }
+            except Exception as error:  # one method must not stop the others
+                row["error"] = f"{type(error).__name__}: {error}"
+            rows.append(row)
+    if progress is not None:
+        progress(total, total, "")
     return rows
 
 
@@ -398,11 +171,11 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
     >>> found[0]["r2"], found[0]["r2_se"], found[0]["fit_seconds"]
     (0.25, 0.25, 1.0)
     """
-    found = []
+    lines = []
     for name in dict.fromkeys(row["method"] for row in rows):
-        mine = [row for row in rows if row["method"] == name]
-        good = [row for row in mine if row["error"] is None]
-        line: dict[str, Any] = {"method": name, "title": mine[0]["title"]}
+        of_method = [row for row in rows if row["method"] == name]
+        good = [row for row in of_method if row["error"] is None]
+        line: dict[str, Any] = {"method": name, "title": of_method[0]["title"]}
         for metric in good[0]["metrics"] if good else ():
             values = np.array([row["metrics"][metric] for row in good])
             several = len(values) > 1
@@ -413,54 +186,168 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
         times = [row["fit_seconds"] for row in good]
         line["fit_seconds"] = float(np.mean(times)) if times else None
         line["n_folds"] = len(good)
-        line["error"] = next((row["error"] for row in mine if row["error"]), None)
-        found.append(line)
-    return found
+        line["error"] = next((row["error"] for row in of_method if row["error"]), None)
+        lines.append(line)
+    return lines
 
 
-def _row(entry: Method, trial: Trial, kind: str, fold: int, n_jobs: int | None) -> Row:
-    row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
-    row |= {"metrics": {}, "fit_seconds": None, "error": None}
-    try:
-        model = tuned_model(entry, kind=kind, n_jobs=n_jobs)
-        start = perf_counter()
-        model = fit_on(model, trial)
-        row["fit_seconds"] = perf_counter() - start
-        row["metrics"] = score_model(model, trial, SHOWN[kind], "test")
-    except Exception as error:  # one method must not stop the others
-        row["error"] = f"{type(error).__name__}: {error}"
-    return row
+def _mse(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    return float(np.mean((model.predict(X) - y) ** 2))
 
 
-def _tell(
-    progress: Callable[[int, int, str], object] | None,
-    done: int,
-    total: int,
-    entry: Method | None,
-    fold: int,
-) -> None:
-    if progress is not None:
-        what = "" if entry is None else f"{entry.title}, fold {fold + 1}"
-        progress(done, total, what)
+def _r2(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    return r2_score(y, model.predict(X))
 
 
-def fit_on(model: Any, trial: Trial) -> Any:
-    """Fit a model to the training samples of a trial.
+def _accuracy(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    """Share of right labels; a regression of the labels 0, 1 is cut at one half."""
+    predicted = model.predict(X)
+    return accuracy_score(y, predicted > 0.5 if is_regressor(model) else predicted)
 
-    Tuning keeps samples of a group on one side, as the outer split does.
+
+def _auroc(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    """Area under the curve of the decision, or of a regression of the labels 0, 1."""
+    if hasattr(model, "decision_function"):
+        return roc_auc_score(y, model.decision_function(X))
+    if hasattr(model, "predict_proba"):
+        return roc_auc_score(y, model.predict_proba(X)[:, 1])
+    return roc_auc_score(y, model.predict(X))
+
+
+SCORES: dict[str, Callable[[Any, np.ndarray, np.ndarray], float]] = {
+    "mse": _mse,
+    "r2": _r2,
+    "accuracy": _accuracy,
+    "auroc": _auroc,
+}
+
+
+def is_classification(y: Any) -> bool:
+    """Say whether responses are labels: words, truth values, or just two values."""
+    values = np.asarray(y)
+    return values.dtype.kind not in "iuf" or len(np.unique(values)) <= 2
+
+
+def response_kind(y: Any, classification: bool | None = None) -> str:
+    """Return "regression", "binary" or "multi-class"; None: as the values tell."""
+    labels = is_classification(y) if classification is None else classification
+    if not labels:
+        return "regression"
+    classes = np.unique(np.asarray(y))
+    if len(classes) < 2:
+        msg = f"All labels are {str(classes[0])!r}; expected at least two classes."
+        raise ValueError(msg)
+    return "binary" if len(classes) == 2 else "multi-class"
+
+
+def tune(
+    entry: Method,
+    X: Any,
+    y: Any,
+    *,
+    kind: str,
+    groups: Any = None,
+    folds: int | None = None,
+    covariates: Any = None,
+    n_jobs: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: Callable[..., object] | None = None,
+) -> Any:
+    """Return a method's estimator with its settings chosen, and the scores they had.
+
+    `settings` are parameters of the estimator that tunes itself. Without `groups` and
+    `folds` a method has its usual folds, and ridge leaves out one sample at a time.
+    Covariates that the method would ignore are refused.
     """
-    if trial.groups is None:
-        return model.fit(trial.X, trial.y)
-    return fit_with_groups(model, trial.X, trial.y, trial.groups)
+    settings = dict(settings or {}, progress=progress)
+    model = tuned_model(entry, kind=kind, folds=folds, n_jobs=n_jobs, **settings)
+    # A search could fit with covariates, but not score with them.
+    if covariates is not None and not has_fit_parameter(model, "covariates"):
+        name = type(getattr(model, "estimator", model)).__name__
+        msg = (
+            f"{name} takes no covariates here; expected cp or tucker, for responses "
+            "that are numbers. Leave them out, or choose another method."
+        )
+        raise ValueError(msg)
+    given = {} if covariates is None else {"covariates": covariates}
+    labels = kind != "regression" and entry.make_classifier is not None
+    fit_tuned(model, X, y, groups=groups, folds=folds, labels=labels, **given)
+    if "progress" in model.get_params(deep=False):
+        model.set_params(progress=None)
+    return _with_scores(model, X, y)
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """Data for one repetition: the same for all methods."""
+def _with_scores(model: Any, X: Any, y: Any) -> Any:
+    """Return the best estimator of a search, or ridge, with the scores it had."""
+    best = copy(getattr(model, "best_estimator_", model))
+    if hasattr(model, "best_estimator_"):
+        names = ("best_params_", "best_score_", "best_index_", "cv_results_")
+        vars(best).update({name: getattr(model, name) for name in names})
+    elif isinstance(model, TensorRidge) and not hasattr(model, "best_score_"):
+        vars(best).update(best_score_=loo_score(model, X, y))
+    return best
 
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-    coef: np.ndarray | None = None
-    groups: np.ndarray | None = None
+
+def tuned_model(
+    entry: Method,
+    *,
+    kind: str,
+    folds: int | None = None,
+    n_jobs: int | None = None,
+    **settings: Any,
+) -> Any:
+    """Return the method's estimator that tunes itself, for the kind of response.
+
+    `kind` is "regression", "binary" or "multi-class". Where a method has no classifier,
+    labels 0 and 1 are regressed, and of more than two classes each against the rest:
+    the largest prediction wins. What the estimator does not take is left out.
+    """
+    classifier = None if kind == "regression" else entry.make_classifier
+    model = (classifier or entry.make_regressor)()
+    settings |= {"n_jobs": n_jobs} if folds is None else {"n_jobs": n_jobs, "cv": folds}
+    known = model.get_params(deep=False)
+    model.set_params(**{k: v for k, v in settings.items() if k in known})
+    one_by_one = kind == "multi-class" and classifier is None
+    return OneVsRestClassifier(model) if one_by_one else model
+
+
+def fit_tuned(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    folds: int | None = None,
+    labels: bool = False,
+    **given: Any,
+) -> Any:
+    """Fit a model that tunes itself, and make its every choice on the same folds.
+
+    With `groups` its number of folds, or that of one for each class, becomes as many
+    folds of whole groups. Ridge penalties that leave-one-out would choose are chosen on
+    these, or on the number of `folds` asked for. With `labels`, folds of groups keep
+    the shares of classes. What is `given` goes to the model's `fit`.
+    """
+    each = isinstance(model, OneVsRestClassifier)
+    name = "estimator__cv" if each else "cv"
+    cv = model.get_params().get(name, "none of its own")
+    cv = 5 if cv is None else cv  # scikit-learn's default
+    has_folds, by_loo = isinstance(cv, int), bool(loo_parameters(model))
+    takes_groups = has_fit_parameter(model, "groups") or isinstance(model, GridSearchCV)
+    splitter: Any = None
+    # Of a single group there are no folds, and ridge is left to itself.
+    if groups is not None and (has_folds or (by_loo and len(np.unique(groups)) > 1)):
+        splitter = group_folds(groups, cv if has_folds else folds or 5, labels=labels)
+    elif groups is None and folds is not None and by_loo:
+        splitter = KFold(folds)
+    if splitter is not None:
+        needs_rows = by_loo or not takes_groups
+        samples = np.zeros(len(y)), y if labels else None, groups
+        splits = list(splitter.split(*samples)) if needs_rows else []
+        if has_folds:
+            model.set_params(**{name: splitter if takes_groups else splits})
+        if by_loo:
+            set_penalties(model, X, label_indicators(y)[1] if each else y, splits)
+    if groups is not None and takes_groups:
+        given["groups"] = groups
+    return model.fit(X, y, **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from math import isfinite, prod
 from numbers import Integral
 from typing import Any, NoReturn
@@ -83,3 +84,17 @@ def refuse(name: str, value: Any, expected: str) -> NoReturn:
     """Raise the error for a value that is not what was expected."""
     msg = f"{name}={value!r} was given; expected {expected}."
     raise ValueError(msg)
+
+
+def nearest(value: Any, names: Iterable[str], most: int = 1) -> str:
+    """Return how a message goes on: with the nearest names, if some are near.
+
+    Examples
+    --------
+    >>> nearest("remus", ["remurs", "cp"]), nearest("x", ["remurs", "cp"])
+    ("did you mean 'remurs'? Expected", 'expected')
+    """
+    near = get_close_matches(str(value), list(names), n=most)
+    return (
+        f"did you mean {' or '.join(map(repr, near))}? Expected" if near else "expected"
+    )

@@ -19,7 +19,7 @@ from sltr import TensorRidge, load
 from sltr.cli import data as environment
 from sltr.cli.entry import app, main
 from sltr.cli.output import print_json, print_scores
-from sltr.comparison import fit_with_groups
+from sltr.comparison import fit_tuned
 from sltr.peers.elementary import loo_score
 from sltr.reproduction.reproduce import Reproduced
 
@@ -359,7 +359,7 @@ def test_ridge_is_tuned_on_folds_of_groups_or_as_many_as_asked_for(
     assert alone["scored by"].startswith("R²")
     assert len({facts["best score"] for facts in found}) == 3
     X, y, run_of = (np.load("data.npz")[name] for name in ("X", "y", "run"))
-    expected = fit_with_groups(TensorRidge(), X, y, run_of).epsilon_
+    expected = fit_tuned(TensorRidge(), X, y, groups=run_of).epsilon_
     assert groups["epsilon"] == expected
     table = load("model.sltr").cv_results_
     assert "split2_test_score" in table
@@ -432,9 +432,9 @@ def test_images_of_another_shape_ask_for_the_mask(here, capsys):
 def test_cupy_is_found_by_the_name_of_its_wheel(monkeypatch):
     there = environment.environment()["optional packages"]
     assert "cupy" in there
-    monkeypatch.setattr(environment, "_version", {"cupy-cuda12x": "14.0"}.get)
+    monkeypatch.setattr(environment, "installed_version", {"cupy-cuda12x": "14.0"}.get)
     assert environment.environment()["optional packages"]["cupy"] == "14.0"
-    monkeypatch.setattr(environment, "_version", lambda _: None)
+    monkeypatch.setattr(environment, "installed_version", lambda _: None)
     told = environment.environment()["optional packages"]["cupy"]
     assert told == "not there: pip install cupy-cuda12x"
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from sltr.comparison import METRICS, Trial
 from sltr.datasets import make_tensor_regression
+from sltr.reproduction.data import Trial
 from sltr.reproduction.released import (
     AllSamples,
     ReleasedLinear,
@@ -12,6 +12,7 @@ from sltr.reproduction.released import (
     literal_estimate,
     literal_pilot,
 )
+from sltr.reproduction.run import METRICS
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sltr.comparison import METRICS
 from sltr.reproduction.data import draw_trial
 from sltr.reproduction.methods import FACTORIES, TITLES
 from sltr.reproduction.published import MSE_BY_N, MSE_BY_SIZE
 from sltr.reproduction.released import ReleasedNull, ReleasedSLTR
 from sltr.reproduction.reproduce import EXPERIMENTS, reproduce
-from sltr.reproduction.run import Condition, read_rows
+from sltr.reproduction.run import METRICS, Condition, read_rows
 from sltr.reproduction.studies import STUDIES, Study, columns, protocols
 
 sys.path.insert(0, str(Path(__file__).parent))

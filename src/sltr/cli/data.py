@@ -1,11 +1,10 @@
-"""Commands that make data."""
+"""Commands around a model: simulated data, the paper's experiments, the machine."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 
 from sltr.cli.options import Config, Jobs, Json, Seed, parse_names, parse_shape
 from sltr.cli.output import print_facts, print_json, progress_bar, say
+from sltr.persistence import installed_version, package_version
 
 
 def simulate(
@@ -100,76 +100,6 @@ def _write_npz(path: Path, **arrays: Any) -> None:
     write_atomically(path, content.getvalue())
 
 
-_REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "array-api-compat")
-_EXTRAS = {
-    "gpu": ("torch",),
-    "dask": ("dask", "distributed", "zarr"),
-    "video": ("av",),
-    "neuro": ("nibabel", "nilearn"),
-    "models": ("safetensors",),
-    "report": ("matplotlib", "jinja2"),
-    "cli": ("typer", "rich"),
-}
-
-
-def environment() -> dict[str, dict[str, Any]]:
-    """Return versions, devices and optional packages, by topic.
-
-    Examples
-    --------
-    >>> sorted(environment())
-    ['devices', 'optional packages', 'versions']
-    """
-    return {
-        "versions": {
-            "sltr": sltr_version(),
-            "Python": platform.python_version(),
-            **{name: _version(name) for name in _REQUIRED},
-        },
-        "devices": {
-            "machine": f"{platform.system()} {platform.machine()}",
-            "cores": os.cpu_count(),
-            **_accelerators(),
-        },
-        "optional packages": {
-            name: _version(name) or f"not there: pip install 'sltr[{extra}]'"
-            for extra, names in _EXTRAS.items()
-            for name in names
-        }
-        | {"cupy": _cupy_version() or "not there: pip install cupy-cuda12x"},
-    }
-
-
-def sltr_version() -> str:
-    """Return the version of `sltr`."""
-    import sltr
-
-    return sltr.__version__
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _cupy_version() -> str | None:
-    """Return the version of CuPy, which is distributed by version of CUDA."""
-    wheels = ("cupy", *(f"cupy-cuda{number}x" for number in (11, 12, 13)))
-    return next(filter(None, map(_version, wheels)), None)
-
-
-def _accelerators() -> dict[str, Any]:
-    if find_spec("torch") is None:
-        return {"GPU": "not looked for: PyTorch is not installed"}
-    import torch
-
-    count = torch.cuda.device_count()
-    names = [torch.cuda.get_device_name(k) for k in range(count)]
-    return {"GPU": ", ".join(names) or "none that PyTorch can use"}
-
-
 def reproduce(
     name: Annotated[
         str | None,
@@ -251,3 +181,53 @@ def info(json: Json = False, config: Config = None) -> None:
     for title, facts in found.items():
         sys.stdout.write(f"{title}\n")
         print_facts({f"  {name}": value for name, value in facts.items()})
+
+
+_REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "array-api-compat")
+_EXTRAS = {
+    "gpu": ("torch",),
+    "dask": ("dask", "distributed", "zarr"),
+    "video": ("av",),
+    "neuro": ("nibabel", "nilearn"),
+    "models": ("safetensors",),
+    "report": ("matplotlib", "jinja2"),
+    "cli": ("typer", "rich"),
+}
+
+
+def environment() -> dict[str, dict[str, Any]]:
+    """Return versions, devices and optional packages, by topic."""
+    return {
+        "versions": {
+            "sltr": package_version(),
+            "Python": platform.python_version(),
+            **{name: installed_version(name) for name in _REQUIRED},
+        },
+        "devices": {
+            "machine": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            **_accelerators(),
+        },
+        "optional packages": {
+            name: installed_version(name) or f"not there: pip install 'sltr[{extra}]'"
+            for extra, names in _EXTRAS.items()
+            for name in names
+        }
+        | {"cupy": _cupy_version() or "not there: pip install cupy-cuda12x"},
+    }
+
+
+def _cupy_version() -> str | None:
+    """Return the version of CuPy, which is distributed by version of CUDA."""
+    wheels = ("cupy", *(f"cupy-cuda{number}x" for number in (11, 12, 13)))
+    return next(filter(None, map(installed_version, wheels)), None)
+
+
+def _accelerators() -> dict[str, Any]:
+    if find_spec("torch") is None:
+        return {"GPU": "not looked for: PyTorch is not installed"}
+    import torch
+
+    count = torch.cuda.device_count()
+    names = [torch.cuda.get_device_name(k) for k in range(count)]
+    return {"GPU": ", ".join(names) or "none that PyTorch can use"}

@@ -10,21 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from sltr.cli import data
-from sltr.cli import data as work
-from sltr.cli import fit as fitting
-from sltr.cli import fit as tuning
-from sltr.cli import predict as prediction
-from sltr.cli import show as showing
-from sltr.cli.data import sltr_version
+from sltr.cli.data import info, reproduce, simulate
+from sltr.cli.fit import fit, tune
 from sltr.cli.output import say
+from sltr.cli.predict import predict
+from sltr.cli.show import compare, report
+from sltr.persistence import package_version
 
 INTERRUPTED = 130
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
-        sys.stdout.write(f"sltr {sltr_version()}\n")
+        sys.stdout.write(f"sltr {package_version()}\n")
         raise typer.Exit
 
 
@@ -55,23 +53,14 @@ def _program(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Say which version this is.", callback=_tell_version
+            "--version", help="Say which version this is.", callback=_print_version
         ),
     ] = False,
 ) -> None:
     pass
 
 
-for command in (
-    data.simulate,
-    fitting.fit,
-    tuning.tune,
-    prediction.predict,
-    showing.compare,
-    showing.report,
-    work.reproduce,
-    work.info,
-):
+for command in (simulate, fit, tune, predict, compare, report, reproduce, info):
     app.command()(command)
 
 

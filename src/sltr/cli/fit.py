@@ -158,7 +158,10 @@ def tune(
         sltr tune data.npz --method remurs --folds 10 --jobs -1
         sltr tune data.npz --device cuda
     """
-    from sltr.comparison import fit_tuned, tuned_model
+    from sklearn.model_selection import GridSearchCV
+
+    from sltr.comparison import tune as tune_method
+    from sltr.comparison import tuned_model
     from sltr.peers.registry import method as registered
     from sltr.persistence.files import check_destination
     from sltr.samples.budget import memory_bytes
@@ -187,31 +190,26 @@ def tune(
     kind = kind_of(loaded.y, task)
     if kind != "regression" and entry.make_classifier is None:
         refuse_labels(loaded.y, kind, entry.title)
-    model = tuned_model(
-        entry, kind=kind, groups=loaded.groups, folds=folds, n_jobs=jobs
-    )
-    if method == "sltr":
-        model.set_params(memory_limit=memory_limit)
-    if penalties is not None:
-        model.set_params(epsilons=penalties)
-    if device != "cpu" and type(model).__module__.startswith("sklearn."):
+    if device != "cpu" and isinstance(tuned_model(entry, kind=kind), GridSearchCV):
         msg = f"{entry.title} is tuned by scikit-learn, on the CPU; leave --device out."
         raise ValueError(msg)
     X, responses = placed(loaded, device, labels=kind != "regression")
+    settings: dict[str, Any] = {"memory_limit": memory_limit}
+    if penalties is not None:
+        settings["epsilons"] = penalties
     with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
-        if "progress" in model.get_params(deep=False):
-            model.set_params(progress=move)
-        fit_tuned(
-            model,
+        model = tune_method(
+            entry,
             X,
             responses,
+            kind=kind,
             groups=loaded.groups,
             folds=folds,
             covariates=loaded.covariates,
+            n_jobs=jobs,
+            settings=settings,
+            progress=move,
         )
-        model = _chosen(model, X, responses)
-    if "progress" in model.get_params(deep=False):
-        model.set_params(progress=None)
     write_model(model, loaded, out, (data, reading_options(y, target, mask)), json)
 
 
@@ -242,16 +240,3 @@ def _penalties(text: str) -> str | tuple[float, ...]:
     except ValueError:
         msg = f"--epsilons={text!r} was given; expected numbers as 1,10, loo or paper"
         raise typer.BadParameter(msg) from None
-
-
-def _chosen(model: Any, X: Any, y: Any) -> Any:
-    """Return the estimator to save, with the scores that it was chosen by."""
-    from sltr.peers.elementary import TensorRidge, loo_score
-
-    best = getattr(model, "best_estimator_", model)
-    if best is not model:
-        for name in ("best_params_", "best_score_", "best_index_", "cv_results_"):
-            setattr(best, name, getattr(model, name))
-    elif isinstance(model, TensorRidge) and not hasattr(model, "best_score_"):
-        model.best_score_ = loo_score(model, X, y)
-    return best

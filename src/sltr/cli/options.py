@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sltr.cli.output import say
+from sltr.parameters import nearest
 
 
 def _configure(context: typer.Context, path: Path | None) -> Path | None:
@@ -154,9 +154,7 @@ def choose(value: str, allowed: Iterable[str], option: str) -> str:
 def _one_of(value: str, allowed: Iterable[str]) -> str:
     """Return what was expected, the nearest first."""
     names = list(allowed)
-    near = get_close_matches(value, names, n=1)
-    hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
-    return f"{hint} one of {', '.join(names)}"
+    return f"{nearest(value, names)} one of {', '.join(names)}"
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from sltr.persistence.values import plain_json
+
 Progress = Callable[..., None]
 
 SCORES = {"r2": "R²", "mse": "MSE", "auroc": "AUROC", "accuracy": "accuracy"}
@@ -35,7 +36,7 @@ def say(message: str) -> None:
 
 def print_json(value: Any) -> None:
     """Write one JSON document; numbers that JSON lacks become null."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(json.dumps(plain_json(value), ensure_ascii=False, indent=2) + "\n")
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
@@ -91,18 +92,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return (" × " if isinstance(value, tuple) else ", ").join(map(_text, value))
     return "–" if value is None else str(value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, int | float) else str(value)
 
 
 PARTS = 10  # of the work: at least one of them between two lines

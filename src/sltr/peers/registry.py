@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import GridSearchCV
 
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.parameters import nearest
 from sltr.peers.cp import CPClassifier, CPRegressorCV
 from sltr.peers.elementary import ElemRidge, TensorRidge
 from sltr.peers.glm import ALPHAS_RIDGE
@@ -306,8 +306,7 @@ def method(name: str) -> Method:
     """
     if name in METHODS:
         return METHODS[name]
-    near = get_close_matches(str(name), METHODS, n=1)
-    hint = f"did you mean {near[0]!r}? Expected" if near else "expected"
+    hint = nearest(name, METHODS)
     msg = f"method={name!r} was given; {hint} one of {list(METHODS)}."
     raise ValueError(msg)
 

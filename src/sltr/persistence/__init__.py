@@ -14,7 +14,7 @@ import json
 import os
 import pkgutil
 import warnings
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,13 @@ import sltr.peers
 from sltr.persistence.files import write_atomically
 from sltr.persistence.values import Tensors, decode, encode
 
-__all__ = ["estimator_classes", "load", "package_version", "save"]
-
+__all__ = [
+    "estimator_classes",
+    "installed_version",
+    "load",
+    "package_version",
+    "save",
+]
 
 SCHEMA = 1
 _KEY = "sltr"
@@ -256,12 +261,14 @@ def _safetensors() -> Any:
 
 
 def package_version() -> str:
-    """Return the version of `sltr`.
-
-    Examples
-    --------
-    >>> package_version().count(".") >= 1
-    True
-    """
+    """Return the version of `sltr`."""
     # Looked up by name: the root of the package imports this module.
     return str(import_module("sltr").__version__)
+
+
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package, or None where there is none."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -8,6 +8,7 @@ JSON keeps their names.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from math import isfinite, prod
 from typing import Any
 
@@ -220,3 +221,19 @@ _DECODERS: dict[Any, Any] = {
     "RandomState": _decode_random_state,
     "Generator": _decode_generator,
 }
+
+
+def plain_json(value: Any) -> Any:
+    """Return a value as other programs read JSON, not to be read back exactly.
+
+    Arrays become lists, numbers that JSON lacks null, and what is unknown its text.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain_json(item) for name, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain_json(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value if value is None or isinstance(value, int | float) else str(value)

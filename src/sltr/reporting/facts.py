@@ -6,7 +6,6 @@ import platform
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from inspect import signature
 from numbers import Real
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sltr.core.tensor import numerical_ranks
-from sltr.persistence import package_version
+from sltr.persistence import installed_version, package_version
 from sltr.reporting.scores import Outcome
 from sltr.tuning.candidates import SETTINGS, own_settings
 
@@ -336,10 +335,11 @@ def _certificate(convergence: Mapping[str, Any] | None, kinds: list[str | None])
 
 def versions() -> dict[str, str]:
     """Return the versions a reader needs to repeat the analysis."""
-    found = {"sltr": package_version(), "Python": platform.python_version()}
-    for name in ("numpy", "scipy", "scikit-learn", "torch"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found | {"system": f"{platform.system()} {platform.machine()}"}
+    names = ("numpy", "scipy", "scikit-learn", "torch")
+    installed = {name: installed_version(name) for name in names}
+    return {
+        "sltr": package_version(),
+        "Python": platform.python_version(),
+        **{name: version for name, version in installed.items() if version},
+        "system": f"{platform.system()} {platform.machine()}",
+    }

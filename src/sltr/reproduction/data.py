@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -10,12 +11,23 @@ import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import Bunch
 
-from sltr.comparison import Trial
 from sltr.datasets.real import load_packaged, load_real
 from sltr.datasets.simulated import make_tensor_regression
 from sltr.datasets.video import load_video_folder
 
 Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Data for one repetition: the same for all methods."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    coef: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 def draw_trial(source: str, options: Options, repetition: int, seed: int) -> Trial:

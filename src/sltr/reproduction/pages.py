@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from sltr.reproduction.data import draw_trial
 from sltr.reproduction.methods import TITLES
-from sltr.reproduction.run import Row
+from sltr.reproduction.run import Row, mean_and_error
 from sltr.reproduction.studies import Column, Study
 
 Cell = tuple[float, float, int]
@@ -30,12 +29,7 @@ def cell(
         and row["method"] == method
         and not row["error"]
     ]
-    known = [float(value) for value in values if value is not None]
-    if not known:
-        return None
-    mean = math.fsum(known) / len(known)
-    variance = math.fsum((v - mean) ** 2 for v in known) / max(len(known) - 1, 1)
-    return mean, math.sqrt(variance / len(known)), len(known)
+    return mean_and_error(values)
 
 
 def study_table(study: Study, rows: Sequence[Row]) -> str:

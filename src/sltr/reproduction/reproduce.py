@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from sltr.parameters import nearest
 from sltr.reproduction.methods import FACTORIES
 from sltr.reproduction.pages import draw_figures, page
 from sltr.reproduction.published import VIDEO_PAIRS
@@ -211,15 +211,10 @@ def reproduce(
 def _known(name: str) -> Study:
     if name in STUDIES:
         return STUDIES[name]
-    msg = f"name={name!r} was given; {_expected(name, STUDIES)} one of {list(STUDIES)}."
-    raise ValueError(msg)
-
-
-def _expected(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(str(name), known, n=3)
-    return (
-        f"did you mean {' or '.join(map(repr, near))}? Expected" if near else "expected"
+    msg = (
+        f"name={name!r} was given; {nearest(name, STUDIES, 3)} one of {list(STUDIES)}."
     )
+    raise ValueError(msg)
 
 
 def _check_methods(study: Study, methods: Sequence[str] | None) -> None:
@@ -228,7 +223,7 @@ def _check_methods(study: Study, methods: Sequence[str] | None) -> None:
         return
     for name in methods:
         if name not in there:
-            hint = _expected(name, there)
+            hint = nearest(name, there, 3)
             msg = f"methods={methods!r} was given; {hint} some of {there}."
             raise ValueError(msg)
     if not methods:

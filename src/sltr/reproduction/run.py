@@ -9,10 +9,9 @@ import os
 import platform
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -22,15 +21,14 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from sltr.comparison import (
-    METRICS,
-    Row,
-    fit_on,
-    fitted_coef,
-    score_model,
-)
+from sltr.comparison import SCORES, Row, fit_tuned
+from sltr.core.estimate import estimate
+from sltr.core.tensor import numerical_ranks, unfold
+from sltr.metrics import error_bound, estimation_error, rank_error, support_f1
+from sltr.persistence import installed_version
 from sltr.persistence.files import write_atomically
-from sltr.reproduction.data import SOURCES, draw_trial
+from sltr.persistence.values import plain_json
+from sltr.reproduction.data import SOURCES, Trial, draw_trial
 
 Options = Mapping[str, Any]
 
@@ -68,7 +66,7 @@ class Experiment:
     methods : tuple of str
         Names in the mapping of methods given to the runner.
     metrics : tuple of str
-        Keys of `sltr.comparison.METRICS`.
+        Keys of `sltr.reproduction.run.METRICS`.
     repetitions : int
         Drawn anew with seeds that follow from `seed`; for real data the fold.
     seed : int
@@ -176,7 +174,7 @@ def append_row(path: Path, row: Row) -> None:
     A line cut short by a killed run is closed first, so that it spoils nothing but
     itself.
     """
-    text = json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(plain_json(row), ensure_ascii=False, allow_nan=False) + "\n"
     with path.open("a+b", buffering=0) as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
@@ -236,32 +234,24 @@ def markdown_table(rows: list[Row], metric: str, *, digits: int = 3) -> str:
 
 def _cell(rows: list[Row], metric: str, digits: int) -> str:
     values = [row["metrics"].get(metric) for row in rows if not row["error"]]
-    known = [value for value in values if value is not None]
     failed = sum(bool(row["error"]) for row in rows)
     note = f" ({failed} failed)" if failed else ""
-    if not known:
+    known = mean_and_error(values)
+    if known is None:
         return f"–{note}"
-    mean = math.fsum(known) / len(known)
-    text = f"{mean:.{digits}f}"
-    if len(known) > 1:
-        variance = math.fsum((v - mean) ** 2 for v in known) / (len(known) - 1)
-        text += f" ± {math.sqrt(variance / len(known)):.{digits}f}"
-    return text + note
+    mean, error, number = known
+    spread = f" ± {error:.{digits}f}" if number > 1 else ""
+    return f"{mean:.{digits}f}{spread}{note}"
 
 
-def _finite(value: Any) -> Any:
-    """Return a value JSON can hold: NaN and infinity become null."""
-    if isinstance(value, dict):
-        return {str(name): _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _finite(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
+def mean_and_error(values: Sequence[float | None]) -> tuple[float, float, int] | None:
+    """Return mean, standard error and number of the values that are there, if any."""
+    known = [float(value) for value in values if value is not None]
+    if not known:
         return None
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return str(value)
+    mean = math.fsum(known) / len(known)
+    variance = math.fsum((v - mean) ** 2 for v in known) / max(len(known) - 1, 1)
+    return mean, math.sqrt(variance / len(known)), len(known)
 
 
 Methods = Mapping[str, Callable[..., Any]]
@@ -363,7 +353,8 @@ def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
         )
         model = method(**job.candidates)
         start = perf_counter()
-        model = fit_on(model, trial)
+        labels = np.issubdtype(trial.y.dtype, np.integer)
+        model = fit_tuned(model, trial.X, trial.y, groups=trial.groups, labels=labels)
         row["fit_seconds"] = perf_counter() - start
         row["metrics"] = score_model(model, trial, job.metrics, job.scored_on)
         row["n_candidates"] = _n_candidates(model)
@@ -389,13 +380,10 @@ def _store_coef(path: Path, coef: np.ndarray) -> None:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for package in ("sltr", "numpy", "scipy", "scikit-learn", "joblib"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    names = ("sltr", "numpy", "scipy", "scikit-learn", "joblib")
+    installed = {name: installed_version(name) or "not installed" for name in names}
+    machine = {"python": platform.python_version(), "machine": platform.machine()}
+    return machine | installed
 
 
 def _check_names(experiment: Experiment, methods: Methods) -> None:
@@ -433,3 +421,94 @@ def _report(
 ) -> None:
     if progress is not None:
         progress(done, total)
+
+
+Metric = Callable[[Any, np.ndarray, np.ndarray, Trial], float]
+
+
+def score_model(
+    model: Any, trial: Trial, metrics: tuple[str, ...], scored_on: str
+) -> dict[str, float]:
+    """Return the metrics of a fitted model on the test or the training samples."""
+    if scored_on not in ("test", "train"):
+        msg = f"scored_on={scored_on!r} was given; expected 'test' or 'train'."
+        raise ValueError(msg)
+    test = scored_on == "test"
+    X, y = (trial.X_test, trial.y_test) if test else (trial.X, trial.y)
+    return {name: float(METRICS[name](model, X, y, trial)) for name in metrics}
+
+
+def fitted_coef(model: Any) -> np.ndarray | None:
+    """Return the coefficient of a model, or of the best one a search found."""
+    return getattr(getattr(model, "best_estimator_", model), "coef_", None)
+
+
+def _relative_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
+    """Mean squared error over that of the training mean: the null model has 1."""
+    return SCORES["mse"](model, X, y) / float(np.mean((y - np.mean(trial.y)) ** 2))
+
+
+def _released_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
+    """‖ŷ − y‖₂ / n: what the code released with the paper reports as its MSE.
+
+    Over the samples the model names in `scored_rows_`, else over all.
+    """
+    rows = getattr(model, "scored_rows_", slice(None))
+    return float(np.linalg.norm(model.predict(X[rows]) - y[rows])) / len(y[rows])
+
+
+def _of_samples(
+    score: Callable[[Any, np.ndarray, np.ndarray], float],
+) -> Metric:
+    """Return a score of predictions as a metric."""
+    return lambda model, X, y, trial: score(model, X, y)
+
+
+def _of_truth(
+    measure: Callable[[np.ndarray, np.ndarray], float],
+) -> Metric:
+    """Return a metric of Ŵ and W; not a number where W or Ŵ is not known."""
+
+    def metric(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
+        coef = fitted_coef(model)
+        if trial.coef is None or coef is None:
+            return float("nan")
+        return measure(np.reshape(coef, trial.coef.shape), trial.coef)
+
+    return metric
+
+
+def _theorem_error(pilot: np.ndarray, truth: np.ndarray) -> float:
+    """‖Ŵ − W‖_F / ‖W‖_F for SLTR from this pilot, with the least radii admitting W."""
+    if not pilot.any():
+        return float("nan")
+    coef = estimate(pilot, *_theorem_radii(pilot, truth)).coef
+    return estimation_error(coef, truth)
+
+
+def _theorem_bound(pilot: np.ndarray, truth: np.ndarray) -> float:
+    """Return the corollary's bound on `_theorem_error`."""
+    if not pilot.any():
+        return float("nan")
+    ranks = [int(rank) for rank in numerical_ranks(truth)]
+    bound = error_bound(truth.shape, *_theorem_radii(pilot, truth), ranks)
+    return bound / float(np.linalg.norm(truth))
+
+
+def _theorem_radii(pilot: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """Return ‖W̃ − W‖_∞ and the largest ‖(W̃ − W)_(m)‖₂: the theorem needs these."""
+    difference = (pilot - truth)[None]
+    norms = [np.linalg.norm(unfold(difference, m)[0], 2) for m in range(truth.ndim)]
+    return float(np.abs(difference).max()), float(max(norms))
+
+
+METRICS: dict[str, Metric] = {
+    **{name: _of_samples(score) for name, score in SCORES.items()},
+    "relative_mse": _relative_mse,
+    "released_mse": _released_mse,
+    "estimation_error": _of_truth(estimation_error),
+    "support_f1": _of_truth(support_f1),
+    "rank_error": _of_truth(rank_error),
+    "theorem_error": _of_truth(_theorem_error),
+    "theorem_bound": _of_truth(_theorem_bound),
+}
