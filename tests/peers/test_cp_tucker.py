@@ -8,10 +8,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from sltr.core.tensor import cp_to_tensor
 from sltr.peers.cp import CPClassifier, CPRegressor, CPRegressorCV
 from sltr.peers.trr import HRTRRRegressor, ORTRRRegressor
 from sltr.peers.tucker import TuckerRegressor, TuckerRegressorCV, candidate_ranks
-from sltr.refine.factors import CP, Tucker
+from sltr.refine.factors import Tucker
 
 sm = pytest.importorskip("statsmodels.api")
 tensorly = pytest.importorskip("tensorly.regression")
@@ -21,7 +22,7 @@ SHAPE = (6, 5, 4)
 
 def _planted(n, noise=0.1, seed=0, shape=SHAPE):
     rng = np.random.default_rng(seed)
-    coef = CP(shape, 2).tensor([rng.standard_normal((p, 2)) for p in shape])
+    coef = cp_to_tensor([rng.standard_normal((p, 2)) for p in shape])
     coef = coef / np.linalg.norm(coef)
     X = rng.standard_normal((n, *shape))
     eta = X.reshape(n, -1) @ coef.ravel()
@@ -58,10 +59,9 @@ def test_factors_rebuild_the_coefficient():
     X, y, _, _ = _planted(100)
     X, y = 7.0 * X + 3.0, 0.2 * y
     cp, tucker = CPRegressor(2).fit(X, y), TuckerRegressor((2, 2, 2)).fit(X, y)
-    np.testing.assert_allclose(CP(SHAPE, 2).tensor(cp.factors_), cp.coef_)
-    np.testing.assert_allclose(
-        Tucker(SHAPE, (2, 2, 2)).tensor([*tucker.factors_, tucker.core_]), tucker.coef_
-    )
+    np.testing.assert_allclose(cp_to_tensor(cp.factors_), cp.coef_)
+    rebuilt = Tucker([f[None] for f in tucker.factors_], tucker.core_[None]).coef()
+    np.testing.assert_allclose(rebuilt[0], tucker.coef_)
 
 
 @pytest.mark.parametrize("model", [CPRegressor(2), TuckerRegressor(2)])

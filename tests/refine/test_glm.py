@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sltr.refine.glm import FAMILIES, Problem, solve_block
+from sltr.refine.glm import FAMILIES, TensorGLM, solve_block
 
 sm = pytest.importorskip("statsmodels.api")
 
@@ -19,13 +19,13 @@ def _problem(family, rng, n=60, k=4, q=1):
         "poisson": rng.poisson(np.exp(eta)).astype(float),
     }[family]
     weight = rng.uniform(0.5, 2.0, n)
-    return Problem(None, y, weight, covariates, FAMILIES[family]), design
+    return TensorGLM([], y, weight, covariates, FAMILIES[family]), design
 
 
 def _solve(problem, design, ridge, **how):
     k, q = design.shape[1], problem.covariates.shape[1]
     return solve_block(
-        problem, design, np.zeros(k), np.zeros(q), np.full(k, ridge), **how
+        problem, design.T, np.zeros(k), np.zeros(q), np.full(k, ridge), **how
     )
 
 
@@ -52,7 +52,7 @@ def test_wide_block_equals_the_direct_minimum(family):
     problem, design = _problem(family, rng, n=12, k=20)
     ridge = rng.uniform(0.5, 2.0, 20)
     coef, gamma, _ = solve_block(
-        problem, design, np.zeros(20), np.zeros(1), ridge, max_iter=50
+        problem, design.T, np.zeros(20), np.zeros(1), ridge, max_iter=50
     )
 
     def objective(theta):
@@ -88,14 +88,14 @@ def test_far_start_does_not_raise_the_objective():
     start = 3.0 * rng.standard_normal(4)
     ridge = np.ones(4)
     before = problem.family.deviance(problem.y, design @ start, problem.weight)
-    coef, _, deviance = solve_block(problem, design, start, np.zeros(1), ridge)
+    coef, _, deviance = solve_block(problem, design.T, start, np.zeros(1), ridge)
     assert deviance + coef @ coef < before + start @ start
 
 
 def test_separable_labels_stay_finite():
     x = np.linspace(-1.0, 1.0, 20)[:, None]
     y = (x[:, 0] > 0).astype(float)
-    problem = Problem(None, y, np.ones(20), np.ones((20, 1)), FAMILIES["binomial"])
+    problem = TensorGLM([], y, np.ones(20), np.ones((20, 1)), FAMILIES["binomial"])
     coef, _, deviance = _solve(problem, x, 0.0, max_iter=100)
     assert np.isfinite(coef).all()
     assert 0.0 <= deviance < 1e-3

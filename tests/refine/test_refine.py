@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
-from sltr.refine.factors import CPComponents, TuckerComponents, leading_term
+from sltr.refine.factors import CP, Tucker, leading_term
 from sltr.refine.lasso import SMALL_THRESHOLD, TOLERANCE, lasso, refit_on_support
 from sltr.refine.ranks import STEPS_BY_KIND, TuckerStep, next_rank
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.refine.sweeps import Sweeps, _last_steps, _mode_step, unfoldings
+from sltr.refine.sweeps import Point, Sweeps, sweep, unfoldings
 from sltr.ridge import ridge_system
 from sltr.tuning.policy import DEFAULT
 
@@ -118,24 +118,23 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
     data = sweeps_of(X, Subsets(y[None], weight, intercept))
     rank = min(2, second_size(shape))
     ranks = tuple(min(rank, size) for size in shape)
-    structure = TuckerComponents.truncated(rng.normal(size=(1, *shape)), ranks)
+    structure = Tucker.truncated(rng.normal(size=(1, *shape)), ranks)
 
     def value(structure):
         coef = structure.coef()[0]
         return objective(X, y, weight[0], coef, float(penalty[0]), intercept)
 
     values = [value(structure)]
+
+    def solve(point, index, design):
+        point = data.solve(penalty, point, index, design)
+        values.append(value(point.structure))
+        return point
+
+    point = Point(structure)
     for _ in range(4):
-        for mode in range(len(shape)):
-            before = structure
-            structure, _ = _mode_step(data, structure, mode, penalty)
-            values.append(value(structure))
-        # The last mode's block as it was, then the core.
-        blockwise, (structure, _) = structure, _last_steps(data, before, penalty)
-        np.testing.assert_allclose(
-            structure.factors[-1], blockwise.factors[-1], atol=1e-10
-        )
-        values.append(value(structure))
+        point = sweep(data.matrices, 30, point, solve)
+    assert len(values) == 1 + 4 * (len(shape) + 1)
     assert np.all(np.diff(values) <= 1e-10 * values[0])
     assert values[-1] < values[0]
 
@@ -273,8 +272,8 @@ def test_cp_finds_the_zeros_of_a_block(rng):
 
 
 def test_a_vanished_cp_term_keeps_its_direction():
-    structure = CPComponents.start(np.ones((1, 3, 2)))
-    after = structure.replaced(0, np.zeros((1, 3, 1)))
+    structure = CP.start(np.ones((1, 3, 2)))
+    after = structure.with_block(0, np.zeros((1, 3)))
     np.testing.assert_array_equal(after.factors[0], structure.factors[0])
     assert np.all(after.coef() == 0.0)
 
@@ -497,7 +496,7 @@ def test_tucker_ranks_rise_where_the_loss_falls(rng, ranks):
     y = X.reshape(250, -1) @ coef.ravel()
     y += 0.1 * y.std() * rng.normal(size=250)
     # The seed knows of the first direction in each mode only.
-    seed = TuckerComponents.truncated(coef[None], (1, 1, 1)).coef()[0]
+    seed = Tucker.truncated(coef[None], (1, 1, 1)).coef()[0]
     path = visited(X, y, seed + 0.01 * rng.normal(size=shape), 4)
     assert path[0] == (1, 1, 1)
     assert ranks in path
@@ -557,7 +556,7 @@ def test_of_several_starts_each_item_keeps_the_best(rng, kind):
     larger, smaller = (np.stack([term, term]) for term in terms)
 
     def first(seeds):
-        made = TuckerComponents if kind == "tucker" else CPComponents
+        made = Tucker if kind == "tucker" else CP
         if kind == "tucker":
             starts = [made.truncated(seed, (1, 1, 1)) for seed in seeds]
         else:
@@ -586,7 +585,7 @@ def test_the_leading_term_of_one_long_mode(rng, shape):
         expected = np.linalg.norm(rows, 2)
         assert size[0] == pytest.approx(expected)
         left = np.linalg.svd(rows)[0][:, 0]
-        assert abs(vectors[0][0] @ left) == pytest.approx(1.0)
+        assert abs(vectors[0][0, :, 0] @ left) == pytest.approx(1.0)
     assert 0.5 * np.linalg.norm(rows, 2) < size[0] <= 1.0001 * np.linalg.norm(rows, 2)
     assert size[1] == 0.0
 

@@ -24,7 +24,7 @@ from sltr.peers.glm import (
     warn_unless_converged,
 )
 from sltr.peers.search import Search, checked_samples, choose_rank
-from sltr.refine.factors import CP
+from sltr.refine.factors import CP, Form
 from sltr.refine.glm import FAMILIES
 from sltr.samples.check import check_covariates, check_samples
 from sltr.samples.samples import Samples
@@ -259,7 +259,9 @@ def _fit(model: Any, prepared: Prepared) -> Any:
     return remember_factors(model, prepared, structure, found.blocks)
 
 
-def remember_factors(model: Any, prepared: Prepared, structure: CP, blocks: Any) -> Any:
+def remember_factors(
+    model: Any, prepared: Prepared, structure: Form, blocks: Any
+) -> Any:
     """Set `rank_` and `factors_`, whose tensor is `coef_`."""
     unit = prepared.coef_unit ** (1.0 / len(blocks))
     model.rank_ = structure.rank
@@ -269,9 +271,9 @@ def remember_factors(model: Any, prepared: Prepared, structure: CP, blocks: Any)
 
 def cp_structures(
     shape: tuple[int, ...], rank: int | str, ranks: Sequence[int]
-) -> list[CP]:
+) -> list[Form]:
     """Return the structures to choose from: one for a number, many for "bic"."""
-    largest = CP.largest_possible(shape)
+    largest = CP.largest_rank(shape)
     if isinstance(rank, str):
         if rank != "bic":
             msg = (
@@ -281,8 +283,8 @@ def cp_structures(
             raise ValueError(msg)
         given = check_sequence(ranks, "ranks")
         checked = [check_count(r, "an entry of ranks") for r in given]
-        return [CP(shape, r) for r in sorted({min(r, largest) for r in checked})]
-    return [CP(shape, check_count(rank, "rank", largest=largest))]
+        return [Form(CP, shape, r) for r in sorted({min(r, largest) for r in checked})]
+    return [Form(CP, shape, check_count(rank, "rank", largest=largest))]
 
 
 class CPRegressorCV(RegressorMixin, BaseEstimator):

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, TypeVar
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -19,9 +19,9 @@ from sklearn.utils import check_random_state
 from sltr.arrays import Array, array_namespace, as_array, clip
 from sltr.estimators.base import linear_scores
 from sltr.parameters import check_count, check_nonnegative
-from sltr.refine.factors import CP, Tucker
-from sltr.refine.glm import FAMILIES, Problem
-from sltr.refine.sweeps import Relaxed, block_relaxation, starts
+from sltr.refine.factors import Form
+from sltr.refine.glm import FAMILIES, TensorGLM
+from sltr.refine.sweeps import GLMFit, fit_blocks, glm_starts, unfoldings
 from sltr.samples.check import check_covariates, check_samples
 from sltr.samples.front import divide_by_unit
 from sltr.samples.samples import Samples
@@ -33,7 +33,7 @@ class Prepared:
 
     Attributes
     ----------
-    problem : Problem
+    problem : TensorGLM
     total : float
         How many samples there are; a whole weight counts as equal samples.
     weight_unit : float
@@ -49,7 +49,7 @@ class Prepared:
     fit_intercept : bool
     """
 
-    problem: Problem
+    problem: TensorGLM
     total: float
     weight_unit: float
     n_covariates: int
@@ -152,7 +152,7 @@ def prepare(
         scale = (1.0 / (root * X_unit))[:, None]
     X = xp.reshape(residue * scale, samples.X.shape)
     return Prepared(
-        Problem(X, y, weight, Z, FAMILIES[family]),
+        TensorGLM(unfoldings(X), y, weight, Z, FAMILIES[family]),
         total,
         weight_unit,
         weighted.shape[1],
@@ -174,18 +174,14 @@ def _unit(residue: Array, before: Array, count: float) -> float:
     return (square / count) ** 0.5 if square > rounding else 1.0
 
 
-Structure = CP | Tucker
-S = TypeVar("S", CP, Tucker)
-
-
 def fit_path(
     prepared: Prepared,
-    structure: Structure,
+    structure: Form,
     model: Any,
     alphas: Sequence[float],
     *,
     l1: float = 0.0,
-) -> list[Relaxed]:
+) -> list[GLMFit]:
     """Fit one structure for each relative ridge, from the largest to the smallest.
 
     From the second on, the solution before races against the first of the starts
@@ -195,7 +191,7 @@ def fit_path(
     ridges = [total * check_nonnegative(a, "alpha_ridge") for a in alphas]
     l1 = total * check_nonnegative(l1, "alpha_l1")
     _check_enough_samples(problem, structure, ridges[-1], l1)
-    candidates = starts(
+    starts = glm_starts(
         problem,
         structure,
         check_count(model.n_restarts, "n_restarts"),
@@ -203,12 +199,11 @@ def fit_path(
         ridge=ridges[-1],
         l1=l1,
     )
-    fits: list[Relaxed] = []
+    fits: list[GLMFit] = []
     for ridge in ridges:
-        found = block_relaxation(
+        found = fit_blocks(
             problem,
-            structure,
-            [fits[-1].blocks, candidates[0]] if fits else candidates,
+            [fits[-1].structure, starts[0]] if fits else starts,
             ridge=ridge,
             l1=l1,
             tol=check_nonnegative(model.tol, "tol"),
@@ -219,10 +214,13 @@ def fit_path(
 
 
 def _check_enough_samples(
-    problem: Problem, structure: Structure, ridge: float, l1: float
+    problem: TensorGLM, structure: Form, ridge: float, l1: float
 ) -> None:
-    n_unknowns = max(structure.block_sizes()) + problem.covariates.shape[1]
-    n_samples = problem.X.shape[0]
+    n_unknowns = (
+        structure.kind.largest_block(structure.shape, structure.rank)
+        + problem.covariates.shape[1]
+    )
+    n_samples = problem.y.shape[0]
     if ridge == l1 == 0.0 and n_samples < n_unknowns:
         msg = (
             f"{n_samples} samples were given for a block of {n_unknowns} unknowns "
@@ -232,7 +230,7 @@ def _check_enough_samples(
         raise ValueError(msg)
 
 
-def bic(prepared: Prepared, structure: Structure, found: Relaxed) -> float:
+def bic(prepared: Prepared, structure: Form, found: GLMFit) -> float:
     """Return −2·log-likelihood + log n·(free parameters), constants left out.
 
     For the normal family the variance is estimated: n·log(RSS/n) stands for the
@@ -250,12 +248,12 @@ def bic(prepared: Prepared, structure: Structure, found: Relaxed) -> float:
 
 def choose_by_bic(
     prepared: Prepared,
-    structures: Sequence[S],
+    structures: Sequence[Form],
     model: Any,
     *,
     ridge: float,
     l1: float = 0.0,
-) -> tuple[S, Relaxed]:
+) -> tuple[Form, GLMFit]:
     """Return the first structure with the lowest BIC, and its fit."""
     # Structures that cannot have a finite BIC are left out, unless there is no other.
     possible = [s for s in structures if _n_parameters(prepared, s) < prepared.total]
@@ -266,15 +264,13 @@ def choose_by_bic(
     return tried[best], fits[best]
 
 
-def _n_parameters(prepared: Prepared, structure: Structure) -> int:
+def _n_parameters(prepared: Prepared, structure: Form) -> int:
     return structure.n_parameters() + prepared.n_covariates
 
 
-def remember(
-    model: Any, prepared: Prepared, structure: Structure, found: Relaxed
-) -> Any:
+def remember(model: Any, prepared: Prepared, structure: Form, found: GLMFit) -> Any:
     """Set the fitted attributes that all these estimators have."""
-    coef = structure.tensor(found.blocks)
+    coef = found.structure.coef()[0, ...]
     parts = prepared.original(coef, found.gamma)
     model.coef_, model.intercept_, model.covariate_coef_ = parts
     model.deviance_path_ = found.path
@@ -286,7 +282,7 @@ def remember(
     return model
 
 
-def warn_unless_converged(model: Any, found: Relaxed, *, stacklevel: int = 5) -> None:
+def warn_unless_converged(model: Any, found: GLMFit, *, stacklevel: int = 5) -> None:
     """Warn when the budget ran out, saying how much the last sweep still gained.
 
     The default `stacklevel` points at the caller of a `fit` that leaves its end,

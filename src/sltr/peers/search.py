@@ -25,7 +25,7 @@ from sltr.peers.glm import (
     remember,
     warn_unless_converged,
 )
-from sltr.refine.sweeps import Relaxed
+from sltr.refine.sweeps import GLMFit
 from sltr.samples.check import check_covariates, check_samples
 from sltr.samples.samples import Samples, inner
 from sltr.tuning.choose import check_rule, record_choice
@@ -162,7 +162,7 @@ def choose_rank(
     folds: list[Split],
     search: Search,
     weighted: bool,
-) -> tuple[int, Prepared, Relaxed]:
+) -> tuple[int, Prepared, GLMFit]:
     """Score all pairs of structure and ridge, keep the best, fit it on everything."""
     alphas = _falling(model.alphas_ridge)
     run = delayed(_score_rank_fold)

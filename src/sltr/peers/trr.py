@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -19,73 +20,67 @@ from sltr.peers.glm import (
     remember,
     warn_unless_converged,
 )
-from sltr.refine.factors import CP, Blocks
-from sltr.refine.glm import Problem
-from sltr.refine.sweeps import Relaxed, null_gamma, settled, starts, sweep
+from sltr.refine.factors import CP, Form
+from sltr.refine.glm import TensorGLM
+from sltr.refine.sweeps import (
+    GLMFit,
+    after_sweep,
+    covariates_alone,
+    glm_starts,
+    glm_sweep,
+)
 
 
-def group_relaxation(
-    problem: Problem,
-    start: Blocks,
+def fit_with_groups(
+    problem: TensorGLM,
+    start: CP,
     *,
     strength: float,
     tol: float = 1e-6,
     max_iter: int = 200,
     drop: float = 1e-8,
-) -> Relaxed:
-    """Fit a CP model whose rank is found: components that shrink away are dropped.
+) -> GLMFit:
+    """Fit a CP model whose rank is found: terms that shrink away are dropped.
 
-    Solves, with v_r the stacked factors of component r,
+    Solves, with v_r the stacked factors of term r,
 
         min  dev(y, ⟨B, X⟩ + Z·γ) + strength·(Σ_r ‖v_r‖₂)²
 
     through (Σ_r ‖v_r‖)² = min Σ_r ‖v_r‖²/g_r over g ≥ 0, Σ g_r = 1: ridge sweeps with
-    weights strength/g_r alternate with g_r = ‖v_r‖/Σ_s ‖v_s‖.
-
-    Parameters
-    ----------
-    problem : Problem
-    start : list of arrays of shape (p_m, R)
-    strength : float
-    tol, max_iter
-        As in `block_relaxation`.
-    drop : float
-        A component with g_r below this leaves.
+    weights strength/g_r alternate with g_r = ‖v_r‖/Σ_s ‖v_s‖. A term with g_r below
+    `drop` leaves; `tol` and `max_iter` are as in `fit_blocks`.
     """
-    shape = tuple(factor.shape[0] for factor in start)
-    blocks = CP(shape, start[0].shape[1]).balance(start)
-    gamma, deviance, converged = null_gamma(problem), float("nan"), False
-    path: list[float] = []
-    share, _ = _shares(blocks)
-    while len(path) < max_iter and not converged:
-        structure = CP(shape, blocks[0].shape[1])
-        blocks, gamma, deviance = sweep(
-            problem, structure, blocks, gamma, strength / share
-        )
-        blocks = structure.balance(blocks)
-        share, total = _shares(blocks)
-        path.append(deviance + strength * total**2)
-        converged = settled(path, tol)
-        blocks, share = _prune(blocks, share, drop)
-    return Relaxed(blocks, gamma, deviance, tuple(path), converged)
+    fit = GLMFit(start.balanced(), covariates_alone(problem))
+    share, _ = _shares(fit.structure)
+    while len(fit.path) < max_iter and not fit.converged:
+        fit = glm_sweep(problem, fit, strength / share)
+        structure = fit.structure.balanced()
+        share, total = _shares(structure)
+        kept = _kept(share, drop)
+        share = array_namespace(share).take(share, kept, axis=0)
+        structure = _with_terms(structure, kept)
+        fit = after_sweep(replace(fit, structure=structure), strength * total**2, tol)
+    return fit
 
 
-def _shares(blocks: Blocks) -> tuple[Array, float]:
-    xp = array_namespace(*blocks)
-    squares = xp.stack([xp.sum(b * b, axis=0) for b in blocks])
-    norms = xp.sqrt(xp.sum(squares, axis=0))
+def _shares(structure: Any) -> tuple[Array, float]:
+    """Return every term's share g_r (R,) of the norms, and the sum of the norms."""
+    xp = array_namespace(structure.sizes)
+    squares = xp.stack([xp.sum(b * b, axis=1) for b in structure.factors])
+    norms = xp.sqrt(xp.sum(squares, axis=0))[0, :]
     total = float(xp.sum(norms))
     return norms / (total if total > 0.0 else 1.0) + 1e-12, total
 
 
-def _prune(blocks: Blocks, share: Array, drop: float) -> tuple[Blocks, Array]:
-    """Drop components with a vanishing share; the largest always stays."""
+def _kept(share: Array, drop: float) -> Array:
+    """Return the terms whose share does not vanish; the largest always stays."""
     xp = array_namespace(share)
-    kept = (share >= drop) | (share == xp.max(share))
-    rows = xp.nonzero(kept)[0]
-    if rows.shape[0] == share.shape[0]:
-        return blocks, share
-    return [xp.take(b, rows, axis=1) for b in blocks], xp.take(share, rows, axis=0)
+    return xp.nonzero((share >= drop) | (share == xp.max(share)))[0]
+
+
+def _with_terms(structure: Any, terms: Array) -> CP:
+    xp = array_namespace(terms)
+    return CP.of_factors([xp.take(b, terms, axis=2) for b in structure.factors])
 
 
 class HRTRRRegressor(RegressorMixin, BaseEstimator):
@@ -162,9 +157,9 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HRTRRRegressor:
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
         prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
-        most = CP.largest_possible(self.shape_in_)
+        most = CP.largest_rank(self.shape_in_)
         rank = check_count(self.rank, "rank", largest=most)
-        structure = CP(self.shape_in_, rank)
+        structure = Form(CP, self.shape_in_, rank)
         found = fit_path(prepared, structure, self, [self.alpha_ridge])[0]
         return _finish(self, prepared, structure, found)
 
@@ -240,27 +235,27 @@ class ORTRRRegressor(RegressorMixin, BaseEstimator):
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
         prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
         shape = self.shape_in_
-        most = min(check_count(self.max_rank, "max_rank"), CP.largest_possible(shape))
+        most = min(check_count(self.max_rank, "max_rank"), CP.largest_rank(shape))
         strength = prepared.total / _check_beta(self.beta)
-        candidates = starts(
+        starts = glm_starts(
             prepared.problem,
-            CP(shape, most),
+            Form(CP, shape, most),
             check_count(self.n_restarts, "n_restarts"),
             check_random_state(self.random_state),
             ridge=strength,
         )
         fits = [
-            group_relaxation(
+            fit_with_groups(
                 prepared.problem,
                 start,
                 strength=strength,
                 tol=check_nonnegative(self.tol, "tol"),
                 max_iter=check_count(self.max_iter, "max_iter"),
             )
-            for start in candidates
+            for start in starts
         ]
         found = min(fits, key=lambda fit: fit.path[-1])
-        structure = CP(shape, found.blocks[0].shape[1])
+        structure = Form(CP, shape, found.structure.rank)
         return _finish(self, prepared, structure, found)
 
     def predict(self, X: Any) -> Array:
@@ -276,7 +271,7 @@ def _check_beta(beta: Any) -> float:
     return number
 
 
-def _finish(model: Any, prepared: Prepared, structure: CP, found: Any) -> Any:
+def _finish(model: Any, prepared: Prepared, structure: Form, found: Any) -> Any:
     warn_unless_converged(model, found)
     remember(model, prepared, structure, found)
     return remember_factors(model, prepared, structure, found.blocks)

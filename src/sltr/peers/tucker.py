@@ -22,7 +22,7 @@ from sltr.peers.glm import (
     warn_unless_converged,
 )
 from sltr.peers.search import Search, checked_samples, choose_rank
-from sltr.refine.factors import Tucker
+from sltr.refine.factors import Form, Tucker
 
 
 class TuckerRegressorCV(RegressorMixin, BaseEstimator):
@@ -100,7 +100,7 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
             self, X, y, sample_weight, covariates, groups
         )
         structures = tucker_structures(self.shape_in_, "bic", self.candidates)
-        names = [s.ranks for s in structures]
+        names = [s.rank for s in structures]
         search = Search(structures, names, TuckerRegressor, "ranks")
         weighted = sample_weight is not None
         best, prepared, found = choose_rank(self, samples, Z, folds, search, weighted)
@@ -217,10 +217,10 @@ class TuckerRegressor(RegressorMixin, BaseEstimator):
 
 
 def remember_blocks(
-    model: Any, prepared: Prepared, structure: Tucker, blocks: Any
+    model: Any, prepared: Prepared, structure: Form, blocks: Any
 ) -> Any:
     """Set `ranks_`, `factors_` and `core_`, whose product is `coef_`."""
-    model.ranks_ = structure.ranks
+    model.ranks_ = structure.rank
     model.factors_ = list(blocks[:-1])
     model.core_ = blocks[-1] * prepared.coef_unit
     return model
@@ -250,7 +250,7 @@ def tucker_structures(
     shape: tuple[int, ...],
     ranks: Any,
     candidates: Sequence[int | tuple[int, ...]] | None,
-) -> list[Tucker]:
+) -> list[Form]:
     """Return the structures to choose from: one for given ranks, many for "bic"."""
     if isinstance(ranks, str):
         if ranks != "bic":
@@ -266,7 +266,7 @@ def tucker_structures(
         )
     else:
         offered = [ranks]
-    return [Tucker(shape, _check_ranks(shape, one)) for one in offered]
+    return [Form(Tucker, shape, _check_ranks(shape, one)) for one in offered]
 
 
 def _check_ranks(shape: tuple[int, ...], ranks: Any) -> tuple[int, ...]:

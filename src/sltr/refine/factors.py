@@ -1,410 +1,348 @@
-"""The leading outer product of a tensor, for a batch of them."""
+"""Tensors of low rank, CP and Tucker, a batch of them.
+
+Both consist of blocks: one factor for each mode, and for Tucker a core. Given all
+other blocks, the tensor is linear in block m: its unfolding is W_(m) = B·Lᵀ with
+loadings L, and X_(m)·L is the design of a regression for B.
+
+A structure is kept in one of two forms. Refits penalise the whole tensor: a new block
+is normalised at once (unit columns, orthonormal factors), so that loadings are unit
+or orthonormal. The CP and Tucker models penalise the blocks: there a new block
+stays as it is, and `balanced` shares the sizes among all blocks after a sweep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from sltr.arrays import Array, array_namespace, as_array, device, eigh
-from sltr.core.tensor import (
-    cp_to_tensor,
-    flatten,
-    fold,
-    mode_product,
-    own_mode_product,
-    unfold,
-)
+from sltr.core.tensor import flatten, fold, own_mode_product, unfold
 
-
-def _outer(vectors: list[Array]) -> Array:
-    """Return the outer products of a batch of vectors, (B, p1, …, pM)."""
-    tensor = vectors[0]
-    for vector in vectors[1:]:
-        places = (slice(None), *([None] * (tensor.ndim - 1)), slice(None))
-        tensor = tensor[..., None] * vector[places]
-    return tensor
-
-
-def leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
-    """Return unit vectors (B, p_m) and size (B,) of a best rank-one term.
-
-    Higher-order power iterations from the leading singular vectors.
-    """
-    xp = array_namespace(tensor)
-    n_modes = tensor.ndim - 1
-    matrices = [unfold(tensor, mode) for mode in range(n_modes)]
-    vectors = [_leading_vector(matrix) for matrix in matrices]
-    for _ in range(n_iter):
-        for mode, matrix in enumerate(matrices):
-            others = [vectors[k] for k in range(n_modes) if k != mode]
-            if others:
-                weights = xp.reshape(_outer(others), (tensor.shape[0], -1))
-            else:
-                weights = xp.ones_like(matrix[:, 0, :])
-            vector = (matrix @ weights[:, :, None])[:, :, 0]
-            size = xp.sqrt(xp.sum(vector**2, axis=1))
-            some = (size > 0)[:, None]
-            unit = vector / xp.where(some, size[:, None], 1.0)
-            vectors[mode] = xp.where(some, unit, vectors[mode])
-    return vectors, size
-
-
-def _leading_vector(matrix: Array) -> Array:
-    """Return the leading left singular vectors of a batch (B, p, q): (B, p)."""
-    xp = array_namespace(matrix)
-    transposed = xp.matrix_transpose(matrix)
-    if matrix.shape[1] <= matrix.shape[2]:
-        return eigh(matrix @ transposed)[1][:, :, -1]
-    # From the short side, which one long mode would make the expensive one.
-    vector = (matrix @ eigh(transposed @ matrix)[1][:, :, -1:])[:, :, 0]
-    size = xp.linalg.vector_norm(vector, axis=1, keepdims=True)
-    first = xp.eye(1, matrix.shape[1], dtype=matrix.dtype, device=device(matrix))
-    return xp.where(size > 0, vector / xp.where(size > 0, size, 1.0), first)
-
-
-Blocks = list[Array]
 Shape = tuple[int, ...]
-
-
-def halves(shape: Shape) -> tuple[range, range]:
-    """Split the modes in two runs whose sizes have the smallest sum."""
-    order = len(shape)
-    cut = min(
-        range(1, order),
-        key=lambda h: prod(shape[:h]) + prod(shape[h:]),
-        default=1,
-    )
-    return range(cut), range(cut, order)
-
-
-def leading_vectors(matrix: Array, n_vectors: int) -> Array:
-    """Return orthonormal leading left singular vectors, shape (rows, n_vectors)."""
-    xp = array_namespace(matrix)
-    rows, columns = matrix.shape
-    if rows <= columns:
-        return xp.flip(eigh(matrix @ xp.matrix_transpose(matrix))[1], axis=1)[
-            :, :n_vectors
-        ]
-    vectors = xp.flip(eigh(xp.matrix_transpose(matrix) @ matrix)[1], axis=1)
-    leading = matrix @ vectors[:, :n_vectors]
-    # More vectors than columns: unit vectors fill up; QR makes all orthonormal.
-    filling = xp.eye(rows, n_vectors, dtype=matrix.dtype, device=device(matrix))
-    basis = xp.linalg.qr(xp.concat([leading, filling], axis=1))[0]
-    return basis[:, :n_vectors]
-
-
-@dataclass(frozen=True)
-class CP:
-    """B = Σ_r b_r¹ ∘ … ∘ b_r^M; block m is the factor of mode m, shape (p_m, R)."""
-
-    shape: Shape
-    rank: int
-
-    @staticmethod
-    def largest_possible(shape: Shape) -> int:
-        """Return a rank no tensor exceeds: one term for each fibre of the long mode."""
-        return prod(shape) // max(shape)
-
-    @property
-    def largest_rank(self) -> int:
-        """The number of components."""
-        return self.rank
-
-    def designs(self, X: Array, blocks: Blocks) -> Iterator[tuple[int, Array]]:
-        """Yield every factor's design, shape (n, p_m·R), from the current blocks.
-
-        Blocks are read when their turn comes: an update between two designs of a
-        sweep is seen by the second.
-        """
-        xp = array_namespace(X)
-        first, last = halves(self.shape)
-        n_samples = X.shape[0]
-        n_first, n_last = (prod(self.shape[m] for m in half) for half in (first, last))
-        weights = _khatri_rao([blocks[m] for m in last], blocks[0])
-        part = xp.reshape(X, (n_samples * n_first, n_last)) @ weights
-        part = xp.moveaxis(xp.reshape(part, (n_samples, n_first, self.rank)), 2, 0)
-        yield from self._half_designs(part, blocks, first)
-        if len(last):
-            weights = _khatri_rao([blocks[m] for m in first], blocks[0])
-            part = xp.matmul(
-                xp.matrix_transpose(weights),
-                xp.reshape(X, (n_samples, n_first, n_last)),
-            )
-            yield from self._half_designs(xp.moveaxis(part, 1, 0), blocks, last)
-
-    def _half_designs(self, part, blocks, modes):
-        """Contract (R, n, sizes of `modes`) with all factors of `modes` but one."""
-        xp = array_namespace(part)
-        n_samples = part.shape[1]
-        sizes = [self.shape[m] for m in modes]
-        part = xp.reshape(part, (self.rank, n_samples, *sizes))
-        for mode in modes:
-            design = part
-            for other in reversed(modes):
-                if other == mode:
-                    continue
-                # Modes after `mode` go first, so `other` sits at its own place.
-                axis = 2 + other - modes[0]
-                design = xp.moveaxis(design, axis, -1)
-                kept = design.shape[:-1]
-                rows = xp.reshape(design, (self.rank, -1, self.shape[other]))
-                column = xp.matrix_transpose(blocks[other])[:, :, None]
-                design = xp.reshape(xp.matmul(rows, column), kept)
-            yield mode, xp.reshape(xp.moveaxis(design, 0, -1), (n_samples, -1))
-
-    def balance(self, blocks: Blocks, *, l1: bool = False) -> Blocks:
-        """Share every component's size equally among its factors.
-
-        By the inequality of the means this gives Σ_m‖b_r^m‖² (or, for `l1`, the sum of
-        1-norms) its least value for a given tensor.
-        """
-        xp = array_namespace(*blocks)
-        order = len(blocks)
-        norms = xp.stack(
-            [
-                xp.sum(xp.abs(b), axis=0) if l1 else xp.sqrt(xp.sum(b * b, axis=0))
-                for b in blocks
-            ]
-        )
-        alive = xp.all(norms > 0.0, axis=0)
-        norms = xp.where(alive[None, :], norms, xp.ones_like(norms))
-        logs = xp.log(norms)
-        scales = xp.exp(xp.sum(logs, axis=0) / order - logs)
-        return [block * scales[m, :] for m, block in enumerate(blocks)]
-
-    def tensor(self, blocks: Blocks) -> Array:
-        """Return the coefficient, shape (p1, …, pM)."""
-        return cp_to_tensor(blocks)
-
-    def random_start(self, rng: Any, like: Array) -> Blocks:
-        """Return normal factors whose columns have norms of about one."""
-        return [
-            as_array(rng.standard_normal((size, self.rank)) / size**0.5, like)
-            for size in self.shape
-        ]
-
-    def spectral_start(self, pilot: Array) -> Blocks:
-        """Peel R rank-one terms off the pilot tensor by the power method."""
-        xp = array_namespace(pilot)
-        terms = []
-        for _ in range(self.rank):
-            term, size = leading_term(pilot[None, ...])
-            columns = [xp.matrix_transpose(vector) for vector in term]
-            pilot = pilot - size[0] * cp_to_tensor(columns)
-            terms.append(columns)
-        return [xp.concat(columns, axis=1) for columns in zip(*terms, strict=True)]
-
-    def smaller(self, rank: int) -> CP:
-        """Return the structure with at most `rank` components."""
-        return CP(self.shape, min(rank, self.rank))
-
-    def enlarge(self, blocks: Blocks, coef: Array, slope: Array) -> Blocks:
-        """Add the leading rank-one term of `slope` to blocks of one rank less."""
-        xp = array_namespace(slope)
-        term, size = leading_term(slope[None, ...])
-        share = float(size[0]) ** (1.0 / slope.ndim)
-        return [
-            xp.concat([block, share * xp.matrix_transpose(vector)], axis=1)
-            for block, vector in zip(blocks, term, strict=True)
-        ]
-
-    def n_parameters(self) -> int:
-        """Return the free parameters: those of the factors less their invariances."""
-        if len(self.shape) == 2:
-            return self.rank * (sum(self.shape) - self.rank)
-        return self.rank * (sum(self.shape) - len(self.shape) + 1)
-
-    def block_sizes(self) -> list[int]:
-        """Return the number of unknowns of each block."""
-        return [size * self.rank for size in self.shape]
-
-
-def _khatri_rao(factors: Blocks, like: Array) -> Array:
-    """Return the column-wise Kronecker product, shape (∏p_m, R); ones for none."""
-    xp = array_namespace(like)
-    product = xp.ones_like(like[:1, :])
-    for factor in factors:
-        product = product[:, None, :] * factor[None, :, :]
-        product = xp.reshape(product, (-1, like.shape[1]))
-    return product
-
-
-@dataclass(frozen=True)
-class Tucker:
-    """B = G ×₁ B_1 … ×_M B_M; the blocks are the factors (p_m, r_m), then the core."""
-
-    shape: Shape
-    ranks: Shape
-
-    @property
-    def largest_rank(self) -> int:
-        """The largest of the modes' ranks."""
-        return max(self.ranks)
-
-    def designs(self, X: Array, blocks: Blocks) -> Iterator[tuple[int, Array]]:
-        """Yield the design of every factor, shape (n, p_m·r_m), then of the core.
-
-        Blocks are read when their turn comes: an update between two designs of a
-        sweep is seen by the second.
-        """
-        first, last = halves(self.shape)
-        part = X
-        for mode in reversed(last):
-            part = _project(part, blocks, mode)
-        yield from self._half_designs(part, blocks, first)
-        part = X
-        for mode in first:
-            part = _project(part, blocks, mode)
-        yield from self._half_designs(part, blocks, last)
-        for mode in reversed(last):
-            part = _project(part, blocks, mode)
-        yield len(self.shape), flatten(part)
-
-    def _half_designs(self, part, blocks, modes):
-        xp = array_namespace(part)
-        for mode in modes:
-            projected = part
-            for other in modes:
-                if other != mode:
-                    projected = _project(projected, blocks, other)
-            core = unfold(blocks[-1][None, ...], mode)[0, ...]
-            yield mode, flatten(unfold(projected, mode) @ xp.matrix_transpose(core))
-
-    def balance(self, blocks: Blocks) -> Blocks:
-        """Share sizes between each factor and the core.
-
-        With B_m = Q·R and R·G_(m) = U·S·Vᵀ, the pair Q·U·√S and √S·Vᵀ has the least
-        ‖B_m‖² + ‖G‖² among those with the same product.
-        """
-        xp = array_namespace(*blocks)
-        factors, core = list(blocks[:-1]), blocks[-1]
-        for mode, factor in enumerate(factors):
-            if factor.shape[0] < factor.shape[1]:
-                continue
-            basis, triangle = xp.linalg.qr(factor)
-            U, s, _ = xp.linalg.svd(
-                triangle @ unfold(core[None, ...], mode)[0, ...], full_matrices=False
-            )
-            if float(s[-1]) <= 1e-12 * float(s[0]) or s.shape[0] < factor.shape[1]:
-                continue
-            root = xp.sqrt(s)
-            change = (xp.matrix_transpose(U) / root[:, None]) @ triangle
-            factors[mode] = (basis @ U) * root
-            core = mode_product(core[None, ...], change, mode)[0, ...]
-        return [*factors, core]
-
-    def tensor(self, blocks: Blocks) -> Array:
-        """Return the coefficient, shape (p1, …, pM)."""
-        tensor = blocks[-1][None, ...]
-        for mode, factor in enumerate(blocks[:-1]):
-            tensor = mode_product(tensor, factor, mode)
-        return tensor[0, ...]
-
-    def random_start(self, rng: Any, like: Array) -> Blocks:
-        """Return normal factors and a normal core."""
-        factors = [
-            as_array(rng.standard_normal((size, rank)) / size**0.5, like)
-            for size, rank in zip(self.shape, self.ranks, strict=True)
-        ]
-        return [*factors, as_array(rng.standard_normal(self.ranks), like)]
-
-    def spectral_start(self, pilot: Array) -> Blocks:
-        """Return the truncated higher-order SVD of the pilot tensor."""
-        batch = pilot[None, ...]
-        factors = [
-            leading_vectors(unfold(batch, mode)[0, ...], rank)
-            for mode, rank in enumerate(self.ranks)
-        ]
-        for mode in range(len(factors)):
-            batch = _project(batch, factors, mode)
-        return [*factors, batch[0, ...]]
-
-    def smaller(self, rank: int) -> Tucker:
-        """Return the structure with ranks of at most `rank`."""
-        return Tucker(self.shape, tuple(min(rank, r) for r in self.ranks))
-
-    def enlarge(self, blocks: Blocks, coef: Array, slope: Array) -> Blocks:
-        """Truncate a gradient step from the tensor of smaller blocks."""
-        return self.spectral_start(coef + slope)
-
-    def n_parameters(self) -> int:
-        """Return the free parameters: those of the blocks less their invariances."""
-        factors = sum(r * (p - r) for p, r in zip(self.shape, self.ranks, strict=True))
-        return factors + prod(self.ranks)
-
-    def block_sizes(self) -> list[int]:
-        """Return the number of unknowns of each block."""
-        factors = [p * r for p, r in zip(self.shape, self.ranks, strict=True)]
-        return [*factors, prod(self.ranks)]
-
-
-def _project(tensor: Array, blocks: Blocks, mode: int) -> Array:
-    xp = array_namespace(tensor)
-    return mode_product(tensor, xp.matrix_transpose(blocks[mode]), mode)
-
 
 # How far an entry of a CP factor may be shrunk against its column's mean.
 REWEIGHT_FLOOR = 0.1
 # Entries of less than this share of their column's mean energy are zero.
 PRUNED_SHARE = 0.01
+# The eigenvectors of p × p matrices become expensive beyond this size.
+LONG_MODE = 64
+
+
+def khatri_rao(factors: Sequence[Array], like: Array) -> Array:
+    """Return the column-wise Kronecker products, (B, ∏p_m, R); ones for no factor.
+
+    Of `like` (B, p, R) only the batch and the columns are used.
+    """
+    xp = array_namespace(like)
+    product = xp.ones_like(like[:, :1, :])
+    for factor in factors:
+        product = product[:, :, None, :] * factor[:, None, :, :]
+        product = xp.reshape(product, (like.shape[0], -1, like.shape[2]))
+    return product
+
+
+def leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
+    """Return unit vectors (B, p_m, 1) and size (B, 1) of a best rank-one term.
+
+    Higher-order power iterations from the leading singular vectors.
+    """
+    xp = array_namespace(tensor)
+    matrices = [unfold(tensor, mode) for mode in range(tensor.ndim - 1)]
+    vectors = [_leading_vector(matrix) for matrix in matrices]
+    for _ in range(n_iter):
+        for mode, matrix in enumerate(matrices):
+            others = vectors[:mode] + vectors[mode + 1 :]
+            vector = matrix @ khatri_rao(others, vectors[mode])
+            size = xp.sqrt(xp.sum(vector**2, axis=1, keepdims=True))
+            unit = vector / xp.where(size > 0, size, 1.0)
+            vectors[mode] = xp.where(size > 0, unit, vectors[mode])
+    return vectors, size[:, :, 0]
+
+
+def _leading_vector(matrix: Array) -> Array:
+    """Return the leading left singular vectors of a batch (B, p, q): (B, p, 1)."""
+    xp = array_namespace(matrix)
+    transposed = xp.matrix_transpose(matrix)
+    if matrix.shape[1] <= matrix.shape[2]:
+        return eigh(matrix @ transposed)[1][:, :, -1:]
+    # From the short side, which one long mode would make the expensive one.
+    vector = matrix @ eigh(transposed @ matrix)[1][:, :, -1:]
+    size = xp.linalg.vector_norm(vector, axis=1, keepdims=True)
+    first = xp.eye(matrix.shape[1], 1, dtype=matrix.dtype, device=device(matrix))
+    return xp.where(size > 0, vector / xp.where(size > 0, size, 1.0), first)
+
+
+def _leading_vectors(matrix: Array, n_vectors: int) -> Array:
+    """Return orthonormal leading left singular vectors, (B, p, n_vectors)."""
+    xp = array_namespace(matrix)
+    transposed = xp.matrix_transpose(matrix)
+    n_items, rows, columns = matrix.shape
+    if rows <= max(columns, LONG_MODE):
+        vectors = eigh(matrix @ transposed)[1]
+        return xp.flip(vectors[:, :, rows - n_vectors :], axis=2)
+    vectors = xp.flip(eigh(transposed @ matrix)[1], axis=2)
+    leading = matrix @ vectors[:, :, :n_vectors]
+    # There may be more vectors than columns: unit vectors take the other places.
+    filling = xp.eye(rows, n_vectors, dtype=matrix.dtype, device=device(matrix))
+    filling = xp.broadcast_to(filling, (n_items, rows, n_vectors))
+    basis = xp.linalg.qr(xp.concat([leading, filling], axis=2))[0]
+    return basis[:, :, :n_vectors]
 
 
 @dataclass(frozen=True, eq=False)
-class TuckerComponents:
-    """W = core ×₁ U_1 … ×_M U_M with orthonormal factors, a batch of them."""
+class CP:
+    """W = Σ_r size_r · u_r¹ ∘ … ∘ u_r^M, a batch of them.
+
+    `scales` are prior variances of the factors' entries, with mean 1. Where they are
+    None, new blocks are not normalised and all sizes are 1.
+    """
+
+    factors: list[Array]  # (B, p_m, R)
+    sizes: Array  # (B, R)
+    scales: list[Array] | None  # (B, p_m, R)
+
+    @staticmethod
+    def start(tensor: Array) -> CP:
+        """Take the leading rank-one term of each tensor (B, p1, …, pM), normalised."""
+        factors, sizes = leading_term(tensor)
+        ones = [array_namespace(f).ones_like(f) for f in factors]
+        return CP(factors, sizes, ones)
+
+    @staticmethod
+    def of_factors(factors: list[Array]) -> CP:
+        """Return the sum of the columns' outer products, not normalised."""
+        xp = array_namespace(*factors)
+        return CP(factors, xp.ones_like(factors[0][:, 0, :]), None)
+
+    @staticmethod
+    def spectral(tensor: Array, rank: int) -> CP:
+        """Return unit vectors of leading terms, taken off the tensor one by one."""
+        terms = CP.start(tensor)
+        for _ in range(1, rank):
+            terms = terms.grown(tensor - terms.coef())
+        return CP.of_factors(terms.factors)
+
+    @staticmethod
+    def random(shape: Shape, rank: int, rng: Any, like: Array) -> CP:
+        """Return one item, normal factors whose columns have norms of about one."""
+        return CP.of_factors([_normal(rng, size, rank, like) for size in shape])
+
+    @staticmethod
+    def largest_rank(shape: Shape) -> int:
+        """Return a rank no tensor exceeds: one term for each fibre of the long mode."""
+        return prod(shape) // max(shape)
+
+    @staticmethod
+    def rising(rank: int) -> list[int]:
+        """Return the ranks through which a start of this rank grows."""
+        return list(range(1, rank + 1))
+
+    @staticmethod
+    def n_parameters(shape: Shape, rank: int) -> int:
+        """Return the free parameters: those of the factors less their invariances."""
+        if len(shape) == 2:
+            return rank * (sum(shape) - rank)
+        return rank * (sum(shape) - len(shape) + 1)
+
+    @staticmethod
+    def largest_block(shape: Shape, rank: int) -> int:
+        """Return the number of unknowns of the largest block."""
+        return max(shape) * rank
+
+    @property
+    def rank(self) -> int:
+        """The number of terms."""
+        return self.sizes.shape[1]
+
+    @property
+    def blocks(self) -> list[Array]:
+        """What is solved for in turn: the factors."""
+        return self.factors
+
+    def arrays(self) -> list[Array]:
+        """Return all arrays, in the order of `of_arrays`."""
+        return [*self.factors, self.sizes, *(self.scales or [])]
+
+    def of_arrays(self, arrays: list[Array]) -> CP:
+        """Return a structure of the same form with other arrays."""
+        n_modes = len(self.factors)
+        scales = None if self.scales is None else arrays[n_modes + 1 :]
+        return CP(arrays[:n_modes], arrays[n_modes], scales)
+
+    def grown(self, tensor: Array, rank: int | None = None) -> CP:
+        """Return a start of one term more (of `rank`): the leading one of `tensor`."""
+        xp = array_namespace(tensor)
+        new = CP.start(tensor)
+        if self.scales is None:
+            share = new.sizes[:, None, :] ** (1.0 / len(new.factors))
+            new = CP.of_factors([share * factor for factor in new.factors])
+        pairs = zip(self.arrays(), new.arrays(), strict=True)
+        return self.of_arrays([xp.concat(pair, axis=-1) for pair in pairs])
+
+    def loadings(self, mode: int) -> Array:
+        """Return L (B, P / p_m, R) with W_(m) = B·Lᵀ; of unit columns if normalised."""
+        others = self.factors[:mode] + self.factors[mode + 1 :]
+        return khatri_rao(others, self.factors[mode])
+
+    def vector(self, index: int, values: Array) -> Array:
+        """Return a block's values as (B, R·p_m), in the order of its design."""
+        return flatten(array_namespace(values).matrix_transpose(values))
+
+    def prior(self, index: int) -> Array | None:
+        """Return standard deviations of a block's entries, (B, R·p_m)."""
+        if self.scales is None:
+            return None
+        xp = array_namespace(self.sizes)
+        return self.vector(index, xp.sqrt(self.scales[index]))
+
+    def pruned(self, vector: Array) -> Array:
+        """Return a block's vector without entries small against their column."""
+        xp = array_namespace(vector)
+        columns = xp.reshape(vector, (*self.sizes.shape, -1))
+        energy = columns**2
+        mean = xp.mean(energy, axis=2, keepdims=True)
+        return flatten(xp.where(energy < PRUNED_SHARE * mean, 0.0, columns))
+
+    def with_block(self, index: int, vector: Array) -> CP:
+        """Put in a block, given as a vector; normalise it and reweight its entries."""
+        xp = array_namespace(vector)
+        block = xp.matrix_transpose(xp.reshape(vector, (*self.sizes.shape, -1)))
+        if self.scales is None:
+            return replace(self, factors=_replaced(self.factors, index, block))
+        energy = block**2
+        total = xp.sum(energy, axis=1, keepdims=True)
+        some = total > 0
+        divisor = xp.where(some, total, 1.0)
+        share = xp.where(some, block.shape[1] * energy / divisor, 1.0)
+        scale = (share + REWEIGHT_FLOOR) / (1.0 + REWEIGHT_FLOOR)
+        # A term that vanished keeps its direction: it may come back in another mode.
+        unit = xp.where(some, block / xp.sqrt(divisor), self.factors[index])
+        return CP(
+            _replaced(self.factors, index, unit),
+            xp.sqrt(total[:, 0, :]),
+            _replaced(self.scales, index, scale),
+        )
+
+    def balanced(self, *, l1: bool = False) -> CP:
+        """Share every term's size equally among its factors.
+
+        By the inequality of the means this gives Σ_m‖b_r^m‖² (or, for `l1`, the sum of
+        1-norms) its least value for a given tensor.
+        """
+        xp = array_namespace(self.sizes)
+        norms = xp.stack(
+            [
+                xp.sum(xp.abs(b), axis=1) if l1 else xp.sqrt(xp.sum(b * b, axis=1))
+                for b in self.factors
+            ]
+        )
+        alive = xp.all(norms > 0.0, axis=0)
+        logs = xp.log(xp.where(alive, norms, 1.0))
+        scales = xp.exp(xp.mean(logs, axis=0) - logs)[:, :, None, :]
+        factors = [block * scales[m, ...] for m, block in enumerate(self.factors)]
+        return replace(self, factors=factors)
+
+    def coef(self) -> Array:
+        """Return the full tensors, (B, p1, …, pM)."""
+        xp = array_namespace(self.sizes)
+        block = self.factors[0] * self.sizes[:, None, :]
+        matrix = block @ xp.matrix_transpose(self.loadings(0))
+        return fold(matrix, 0, tuple(factor.shape[1] for factor in self.factors))
+
+
+@dataclass(frozen=True, eq=False)
+class Tucker:
+    """W = core ×₁ U_1 … ×_M U_M, a batch of them.
+
+    Unless `orthonormal`, new blocks are not normalised.
+    """
 
     factors: list[Array]  # (B, p_m, r_m)
     core: Array  # (B, r_1, …, r_M)
+    orthonormal: bool = True
     # By mode, once made: a step on a mode asks twice.
-    _row_spaces: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
+    _rows: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
-    def truncated(coef: Array, ranks: tuple[int, ...]) -> TuckerComponents:
-        """Project each coefficient on the leading singular vectors of its modes."""
-        xp = array_namespace(coef)
-        factors, core = [], coef
+    def truncated(tensor: Array, ranks: Shape) -> Tucker:
+        """Project tensors (B, p1, …, pM) on their modes' leading singular vectors."""
+        xp = array_namespace(tensor)
+        factors, core = [], tensor
         for mode, rank in enumerate(ranks):
-            rows = unfold(coef, mode)
-            vectors = eigh(rows @ xp.matrix_transpose(rows))[1]
-            factors.append(xp.flip(vectors[:, :, vectors.shape[2] - rank :], axis=2))
+            factors.append(_leading_vectors(unfold(tensor, mode), rank))
             core = own_mode_product(core, xp.matrix_transpose(factors[-1]), mode)
-        return TuckerComponents(factors, core)
+        return Tucker(factors, core)
 
     @staticmethod
-    def joined(parts: Sequence[TuckerComponents]) -> TuckerComponents:
-        """Return several batches as one."""
-        xp = array_namespace(parts[0].core)
-        core = xp.concat([part.core for part in parts], axis=0)
-        return TuckerComponents(_joined_lists(parts, "factors"), core)
+    def spectral(tensor: Array, ranks: Shape) -> Tucker:
+        """Return the truncated tensor; new blocks will not be normalised."""
+        return replace(Tucker.truncated(tensor, ranks), orthonormal=False)
 
-    def take(self, items: Array) -> TuckerComponents:
-        """Return the items of these places."""
-        core = array_namespace(self.core).take(self.core, items, axis=0)
-        return TuckerComponents(_taken(self.factors, items), core)
+    @staticmethod
+    def random(shape: Shape, ranks: Shape, rng: Any, like: Array) -> Tucker:
+        """Return one item, normal factors and a normal core."""
+        pairs = zip(shape, ranks, strict=True)
+        factors = [_normal(rng, size, rank, like) for size, rank in pairs]
+        core = as_array(rng.standard_normal(ranks), like)[None, ...]
+        return Tucker(factors, core, orthonormal=False)
+
+    @staticmethod
+    def rising(ranks: Shape) -> list[Shape]:
+        """Return the ranks through which a start of these ranks grows."""
+        return [tuple(min(r, k + 1) for r in ranks) for k in range(max(ranks))]
+
+    @staticmethod
+    def n_parameters(shape: Shape, ranks: Shape) -> int:
+        """Return the free parameters: those of the blocks less their invariances."""
+        factors = sum(r * (p - r) for p, r in zip(shape, ranks, strict=True))
+        return factors + prod(ranks)
+
+    @staticmethod
+    def largest_block(shape: Shape, ranks: Shape) -> int:
+        """Return the number of unknowns of the largest block."""
+        factors = [p * r for p, r in zip(shape, ranks, strict=True)]
+        return max(*factors, prod(ranks))
 
     @property
-    def scales(self) -> None:
-        """Prior variances of the blocks' entries: all equal."""
-        return None
+    def rank(self) -> Shape:
+        """The ranks of the modes."""
+        return tuple(self.core.shape[1:])
 
-    def pruned(self, block: Array) -> Array:
-        """Return a block as it is: rotations would undo any zeros."""
-        return block
+    @property
+    def blocks(self) -> list[Array]:
+        """What is solved for in turn: the factors, then the core."""
+        return [*self.factors, self.core]
 
-    def row_space(self, mode: int) -> Array:
-        """Return an orthonormal basis of the core's rows, (B, Π r_k, r_m), k ≠ m."""
-        if mode not in self._row_spaces:
+    def arrays(self) -> list[Array]:
+        """Return all arrays, in the order of `of_arrays`."""
+        return self.blocks
+
+    def of_arrays(self, arrays: list[Array]) -> Tucker:
+        """Return a structure of the same form with other arrays."""
+        return replace(self, factors=arrays[:-1], core=arrays[-1])
+
+    def grown(self, tensor: Array, ranks: Shape) -> Tucker:
+        """Truncate the sum of this and another tensor to larger ranks."""
+        larger = Tucker.truncated(self.coef() + tensor, ranks)
+        return replace(larger, orthonormal=self.orthonormal)
+
+    def rows(self, mode: int) -> Array:
+        """Return C_(m)ᵀ (B, Π r_k, r_m), k ≠ m, of the core C.
+
+        With orthonormal factors it is an orthonormal basis of these columns.
+        """
+        if mode not in self._rows:
             xp = array_namespace(self.core)
-            columns = xp.matrix_transpose(unfold(self.core, mode))
-            self._row_spaces[mode] = xp.linalg.qr(columns)[0]
-        return self._row_spaces[mode]
+            rows = xp.matrix_transpose(unfold(self.core, mode))
+            self._rows[mode] = xp.linalg.qr(rows)[0] if self.orthonormal else rows
+        return self._rows[mode]
 
     def loadings(self, mode: int) -> Array:
-        """Return L (B, P / p_m, r_m), orthonormal columns, with W_(m) = B·Lᵀ."""
-        rows = self.row_space(mode)  # (B, Π r_k, r_m)
-        others = [factor for k, factor in enumerate(self.factors) if k != mode]
+        """Return L (B, P / p_m, r_m) with W_(m) = B·Lᵀ, orthonormal as the factors."""
+        rows = self.rows(mode)
+        others = self.factors[:mode] + self.factors[mode + 1 :]
         xp = array_namespace(rows)
         ranks = [factor.shape[2] for factor in others]
         loadings = xp.reshape(rows, (rows.shape[0], *ranks, rows.shape[2]))
@@ -415,24 +353,65 @@ class TuckerComponents:
     def other_factors(self, mode: int) -> Array:
         """Return the Kronecker product of the other modes' factors, item by item.
 
-        Shape (B, P / p_m, Π r_k), k ≠ m; `loadings` are these times `row_space`.
+        Shape (B, P / p_m, Π r_k), k ≠ m; `loadings` are these times `rows`.
         """
         xp = array_namespace(self.core)
         product = xp.ones_like(self.factors[mode][:, :1, :1])
-        for k, factor in enumerate(self.factors):
-            if k != mode:
-                product = product[:, :, None, :, None] * factor[:, None, :, None, :]
-                n_items, a, b, c, d = product.shape
-                product = xp.reshape(product, (n_items, a * b, c * d))
+        for factor in self.factors[:mode] + self.factors[mode + 1 :]:
+            product = product[:, :, None, :, None] * factor[:, None, :, None, :]
+            n_items, a, b, c, d = product.shape
+            product = xp.reshape(product, (n_items, a * b, c * d))
         return product
 
-    def replaced(self, mode: int, block: Array) -> TuckerComponents:
-        """Return the structure with W_(m) = block·Lᵀ, orthonormal again."""
-        xp = array_namespace(block)
-        factor, size = xp.linalg.qr(block)
-        matrix = size @ xp.matrix_transpose(self.row_space(mode))
-        factors = [*self.factors[:mode], factor, *self.factors[mode + 1 :]]
-        return TuckerComponents(factors, fold(matrix, mode, tuple(self.core.shape[1:])))
+    def vector(self, index: int, values: Array) -> Array:
+        """Return a block's values as (B, r_m·p_m) or (B, ∏ r_m), as in its design."""
+        if index < len(self.factors):
+            values = array_namespace(values).matrix_transpose(values)
+        return flatten(values)
+
+    def prior(self, index: int) -> Array | None:
+        """Return None: all entries of a block have the same variance."""
+        return None
+
+    def pruned(self, vector: Array) -> Array:
+        """Return a block's vector as it is: rotations would undo any zeros."""
+        return vector
+
+    def with_block(self, index: int, vector: Array) -> Tucker:
+        """Put in a block, given as a vector; make its factor orthonormal again."""
+        xp = array_namespace(vector)
+        if index == len(self.factors):
+            return replace(self, core=xp.reshape(vector, self.core.shape))
+        n_items, size, rank = self.factors[index].shape
+        block = xp.matrix_transpose(xp.reshape(vector, (n_items, rank, size)))
+        if not self.orthonormal:
+            return replace(self, factors=_replaced(self.factors, index, block))
+        factor, triangle = xp.linalg.qr(block)
+        matrix = triangle @ xp.matrix_transpose(self.rows(index))
+        factors = _replaced(self.factors, index, factor)
+        return Tucker(factors, fold(matrix, index, self.rank))
+
+    def balanced(self, *, l1: bool = False) -> Tucker:
+        """Share sizes between each factor and the core; there is no form for `l1`.
+
+        With U_m = Q·R and R·C_(m) = A·S·Vᵀ, the pair Q·A·√S and √S·Vᵀ has the least
+        ‖U_m‖² + ‖core‖² among those with the same product.
+        """
+        xp = array_namespace(self.core)
+        factors, core = list(self.factors), self.core
+        for mode, factor in enumerate(factors):
+            if factor.shape[1] < factor.shape[2]:
+                continue
+            basis, triangle = xp.linalg.qr(factor)
+            U, s, _ = xp.linalg.svd(triangle @ unfold(core, mode), full_matrices=False)
+            singular = bool(xp.any(s[:, -1] <= 1e-12 * s[:, 0]))
+            if singular or s.shape[1] < factor.shape[2]:
+                continue
+            root = xp.sqrt(s)
+            change = (xp.matrix_transpose(U) / root[:, :, None]) @ triangle
+            factors[mode] = (basis @ U) * root[:, None, :]
+            core = own_mode_product(core, change, mode)
+        return replace(self, factors=factors, core=core)
 
     def coef(self) -> Array:
         """Return the full tensors, (B, p1, …, pM)."""
@@ -442,108 +421,40 @@ class TuckerComponents:
         return coef
 
 
-@dataclass(frozen=True, eq=False)
-class CPComponents:
-    """W = Σ_r size_r · u_r¹ ∘ … ∘ u_r^M with unit vectors, a batch of them."""
+@dataclass(frozen=True)
+class Form:
+    """What a fit is asked for: CP or Tucker, a shape and a rank."""
 
-    factors: list[Array]  # (B, p_m, R), unit columns
-    sizes: Array  # (B, R)
-    scales: list[Array]  # (B, p_m, R), prior variances of the entries, mean 1
+    kind: Any  # the class, CP or Tucker
+    shape: Shape
+    rank: Any  # an int for CP, one for each mode for Tucker
 
-    @staticmethod
-    def start(coef: Array) -> CPComponents:
-        """Take the leading rank-one term of each coefficient."""
-        xp = array_namespace(coef)
-        vectors, size = leading_term(coef)
-        factors = [vector[:, :, None] for vector in vectors]
-        return CPComponents(factors, size[:, None], [xp.ones_like(f) for f in factors])
-
-    @staticmethod
-    def joined(parts: Sequence[CPComponents]) -> CPComponents:
-        """Return several batches as one."""
-        xp = array_namespace(parts[0].sizes)
-        return CPComponents(
-            _joined_lists(parts, "factors"),
-            xp.concat([part.sizes for part in parts], axis=0),
-            _joined_lists(parts, "scales"),
-        )
-
-    def take(self, items: Array) -> CPComponents:
-        """Return the items of these places."""
-        sizes = array_namespace(self.sizes).take(self.sizes, items, axis=0)
-        factors, scales = _taken(self.factors, items), _taken(self.scales, items)
-        return CPComponents(factors, sizes, scales)
-
-    def grown(self, extra: Array) -> CPComponents:
-        """Return a start of one term more: the leading one of `extra`."""
-        xp = array_namespace(self.sizes)
-        vectors, size = leading_term(extra)
-        new = [vector[:, :, None] for vector in vectors]
-        factors = [
-            xp.concat([factor, column], axis=2)
-            for factor, column in zip(self.factors, new, strict=True)
-        ]
-        scales = [
-            xp.concat([scale, xp.ones_like(column)], axis=2)
-            for scale, column in zip(self.scales, new, strict=True)
-        ]
-        return CPComponents(
-            factors, xp.concat([self.sizes, size[:, None]], axis=1), scales
-        )
-
-    def loadings(self, mode: int) -> Array:
-        """Return L (B, P / p_m, R), unit columns, with W_(m) = B·Lᵀ."""
-        xp = array_namespace(self.sizes)
-        loadings = xp.ones_like(self.sizes)[:, None, :]
-        for k, factor in enumerate(self.factors):
-            if k != mode:
-                loadings = loadings[:, :, None, :] * factor[:, None, :, :]
-                loadings = xp.reshape(
-                    loadings, (loadings.shape[0], -1, loadings.shape[3])
-                )
-        return loadings
-
-    def pruned(self, block: Array) -> Array:
-        """Return a block without entries that are small against their column."""
-        xp = array_namespace(block)
-        energy = block**2
-        mean = xp.mean(energy, axis=1, keepdims=True)
-        return xp.where(energy < PRUNED_SHARE * mean, 0.0, block)
-
-    def replaced(self, mode: int, block: Array) -> CPComponents:
-        """Return the structure with W_(m) = block·Lᵀ, and reweigh its entries."""
-        xp = array_namespace(block)
-        energy = block**2
-        total = xp.sum(energy, axis=1, keepdims=True)
-        some = total > 0
-        divisor = xp.where(some, total, 1.0)
-        share = xp.where(some, block.shape[1] * energy / divisor, 1.0)
-        scale = (share + REWEIGHT_FLOOR) / (1.0 + REWEIGHT_FLOOR)
-        # A term that vanished keeps its direction: it may come back in another mode.
-        unit = xp.where(some, block / xp.sqrt(divisor), self.factors[mode])
-        return replace(
-            self,
-            factors=[*self.factors[:mode], unit, *self.factors[mode + 1 :]],
-            scales=[*self.scales[:mode], scale, *self.scales[mode + 1 :]],
-            sizes=xp.sqrt(total[:, 0, :]),
-        )
-
-    def coef(self) -> Array:
-        """Return the full tensors, (B, p1, …, pM)."""
-        xp = array_namespace(self.sizes)
-        block = self.factors[0] * self.sizes[:, None, :]
-        matrix = block @ xp.matrix_transpose(self.loadings(0))
-        shape = tuple(factor.shape[1] for factor in self.factors)
-        return fold(matrix, 0, shape)
+    def n_parameters(self) -> int:
+        """Return the free parameters: those of the blocks less their invariances."""
+        return self.kind.n_parameters(self.shape, self.rank)
 
 
-def _joined_lists(parts: Sequence, name: str) -> list[Array]:
-    """Return the parts' lists of arrays, each entry one after another."""
-    lists = [getattr(part, name) for part in parts]
-    xp = array_namespace(*lists[0])
-    return [xp.concat(arrays, axis=0) for arrays in zip(*lists, strict=True)]
+Structure = CP | Tucker
 
 
-def _taken(arrays: list[Array], items: Array) -> list[Array]:
+def joined(parts: Sequence[Structure]) -> Structure:
+    """Return several batches of one form as one."""
+    if len(parts) == 1:
+        return parts[0]
+    lists = zip(*(part.arrays() for part in parts), strict=True)
+    xp = array_namespace(parts[0].factors[0])
+    return parts[0].of_arrays([xp.concat(arrays, axis=0) for arrays in lists])
+
+
+def take(structure: Structure, items: Array) -> Structure:
+    """Return the items of these indices."""
     xp = array_namespace(items)
-    return [xp.take(array, items, axis=0) for array in arrays]
+    return structure.of_arrays([xp.take(a, items, axis=0) for a in structure.arrays()])
+
+
+def _normal(rng: Any, size: int, rank: int, like: Array) -> Array:
+    return as_array(rng.standard_normal((size, rank)) / size**0.5, like)[None, ...]
+
+
+def _replaced(arrays: list[Array], index: int, new: Array) -> list[Array]:
+    return [*arrays[:index], new, *arrays[index + 1 :]]

@@ -11,7 +11,7 @@ halving never raises the objective; for the normal family one step is exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sltr.arrays import Array, array_namespace, device, spectral_norm
@@ -34,24 +34,20 @@ class Family:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """The data of a tensor GLM: g(E y_i) = ⟨B, X_i⟩ + ⟨γ, z_i⟩.
+class TensorGLM:
+    """The data of a tensor GLM: g(E y_i) = ⟨B, X_i⟩ + ⟨γ, z_i⟩."""
 
-    Attributes
-    ----------
-    X : array of shape (n, p1, …, pM)
-    y : array of shape (n,)
-    weight : array of shape (n,)
-    covariates : array of shape (n, q)
-        With a column of ones for an intercept; q may be 0.
-    family : Family
-    """
-
-    X: Array
-    y: Array
-    weight: Array
-    covariates: Array
+    matrices: Sequence[Array]  # the samples' `unfoldings`, (P / p_m, p_m · n)
+    y: Array  # (n,)
+    weight: Array  # (n,)
+    covariates: Array  # (n, c), with a column of ones for an intercept; c may be 0
     family: Family
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample, (p1, …, pM)."""
+        n_samples = self.y.shape[0]
+        return tuple(matrix.shape[1] // n_samples for matrix in self.matrices)
 
 
 def _cut(eta: Array) -> Array:
@@ -102,7 +98,7 @@ FAMILIES = {
 
 
 def solve_block(
-    problem: Problem,
+    problem: TensorGLM,
     design: Array,
     coef: Array,
     gamma: Array,
@@ -113,44 +109,21 @@ def solve_block(
 ) -> tuple[Array, Array, float]:
     """Improve one block and the covariates' coefficients; never raise the objective.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its X is not used: `design` stands for it.
-    design : array of shape (n, k)
-    coef, ridge : arrays of shape (k,)
-        Where to start, and the weights ρ of the squared entries.
-    gamma : array of shape (q,)
-    l1 : float
-        κ in the module's formula.
-    max_iter : int
-        Newton steps for a family other than the normal one.
-
-    Returns
-    -------
-    coef : array of shape (k,)
-    gamma : array of shape (q,)
-    deviance : float
-        Of the new point, without penalties.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> y, no_covariates = np.array([2.0, 4.0]), np.zeros((2, 0))
-    >>> data = Problem(None, y, np.ones(2), no_covariates, FAMILIES["normal"])
-    >>> solve_block(data, np.eye(2), np.zeros(2), np.zeros(0), np.ones(2))[0]
-    array([1., 2.])
+    The design is Dᵀ, (d, n): samples come last. `coef` (d,) and `gamma` (c,) are where
+    to start, `ridge` (d,) and `l1` are ρ and κ of the module's formula, `max_iter` the
+    Newton steps of a family other than the normal one. Returns the new `coef` and
+    `gamma`, and their deviance without penalties.
     """
-    n_samples, size = design.shape
+    size, n_samples = design.shape
     if l1 == 0.0 and n_samples < size:
         return _solve_in_row_space(problem, design, coef, gamma, ridge, max_iter)
     xp = array_namespace(design)
-    columns = xp.concat([design, problem.covariates], axis=1)
+    rows = xp.concat([design, xp.matrix_transpose(problem.covariates)], axis=0)
     theta = xp.concat([coef, gamma])
     free = xp.zeros_like(gamma)
     penalty = xp.concat([ridge, free])
     threshold = xp.concat([xp.ones_like(coef) * l1, free])
-    theta, deviance = _newton(problem, columns, theta, penalty, threshold, max_iter)
+    theta, deviance = _newton(problem, rows, theta, penalty, threshold, max_iter)
     return theta[:size], theta[size:], deviance
 
 
@@ -162,10 +135,10 @@ def _solve_in_row_space(problem, design, coef, gamma, ridge, max_iter):
     """
     xp = array_namespace(design)
     root = xp.sqrt(xp.where(ridge > 0.0, ridge, xp.ones_like(ridge)))
-    basis, triangle = xp.linalg.qr(xp.matrix_transpose(design / root))
+    basis, triangle = xp.linalg.qr(design / root[:, None])
     inside, gamma, deviance = solve_block(
         problem,
-        xp.matrix_transpose(triangle),
+        triangle,
         xp.matrix_transpose(basis) @ (root * coef),
         gamma,
         xp.ones_like(triangle[:, 0]) * float(xp.max(ridge) > 0.0),
@@ -174,8 +147,9 @@ def _solve_in_row_space(problem, design, coef, gamma, ridge, max_iter):
     return (basis @ inside) / root, gamma, deviance
 
 
-def _newton(problem, columns, theta, penalty, threshold, max_iter):
-    xp = array_namespace(columns)
+def _newton(problem, rows, theta, penalty, threshold, max_iter):
+    """Take Newton steps from `theta` (d,), for a design (d, n) of all unknowns."""
+    xp = array_namespace(rows)
     family, y, weight = problem.family, problem.y, problem.weight
     sparse = bool(xp.any(threshold > 0.0))
 
@@ -184,23 +158,23 @@ def _newton(problem, columns, theta, penalty, threshold, max_iter):
         cost = float(xp.sum(penalty * theta**2 + threshold * xp.abs(theta)))
         return deviance, deviance + cost
 
-    eta = columns @ theta
+    eta = theta @ rows
     deviance, value = evaluate(theta, eta)
     for _ in range(1 if family.name == "normal" else max_iter):
         # One array times itself: BLAS computes half of a symmetric product.
-        half = xp.sqrt(weight * family.variance(eta))[:, None] * columns
-        hessian = xp.matrix_transpose(half) @ half
+        half = xp.sqrt(weight * family.variance(eta)) * rows
+        hessian = half @ xp.matrix_transpose(half)
         hessian = hessian + _diagonal(penalty + _jitter(hessian))
         residual = weight * (y - family.mean(eta))
-        slope = xp.matrix_transpose(columns) @ residual - penalty * theta
+        slope = rows @ residual - penalty * theta
         if sparse:
             step = _sparse_point(hessian, slope, theta, threshold / 2.0) - theta
         else:
             step = xp.linalg.solve(hessian, slope[:, None])[:, 0]
-        rounding = float(xp.finfo(columns.dtype).eps) * (abs(value) + 1.0)
+        rounding = float(xp.finfo(rows.dtype).eps) * (abs(value) + 1.0)
         if not sparse and float(xp.sum(step * slope)) <= rounding:
             break
-        move, length, before = columns @ step, 1.0, value
+        move, length, before = step @ rows, 1.0, value
         for _ in range(_MOST_HALVINGS):
             trial = theta + length * step
             trial_deviance, trial_value = evaluate(trial, eta + length * move)

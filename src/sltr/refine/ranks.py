@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from sltr.arrays import Array, array_namespace, clip, eigh, singular_values, to_python
 from sltr.core.tensor import flatten, own_mode_product, unfold
-from sltr.refine.factors import CPComponents, TuckerComponents
+from sltr.refine.factors import CP, Tucker
 from sltr.refine.sweeps import Sweeps, Swept
 
 
@@ -51,7 +51,7 @@ def next_rank(
     return tuple(found) if exists and len(room) > 1 else None
 
 
-def slopes(structure: TuckerComponents, gradient: Array) -> list[float]:
+def slopes(structure: Tucker, gradient: Array) -> list[float]:
     """Return how steeply the loss falls along one more direction in each mode.
 
     The largest singular value of the gradient (B, p1, …, pM) between what the mode
@@ -129,15 +129,15 @@ class CPStep(RankStep):
     with the leading term of the loss's gradient.
     """
 
-    leading: Sequence[CPComponents]  # the leading terms of each seed
+    leading: Sequence[CP]  # the leading terms of each seed
 
     @staticmethod
     def first(problem: Sweeps, seeds: Sequence[Array], largest_rank: int) -> CPStep:
         """Refit by one outer product."""
         xp = array_namespace(seeds[0])
-        leading = [CPComponents.start(seed) for seed in seeds]
+        leading = [CP.start(seed) for seed in seeds]
         gradient = problem.descent(0.0 * problem.subsets.y)
-        grown = CPComponents.start(xp.reshape(gradient, seeds[0].shape))
+        grown = CP.start(xp.reshape(gradient, seeds[0].shape))
         swept = problem.first_ridge([grown, *leading])
         return CPStep(problem, seeds, largest_rank, 1, (swept,), leading)
 
@@ -172,7 +172,7 @@ class TuckerStep(RankStep):
         energies: Sequence[Sequence[float]] | None = None,
     ) -> TuckerStep:
         """Refit by tensors of one rank."""
-        truncated = [TuckerComponents.truncated(seed, rank) for seed in seeds]
+        truncated = [Tucker.truncated(seed, rank) for seed in seeds]
         swept = (problem.first_ridge(truncated),)
         energies = spectra(seeds[-1]) if energies is None else energies
         return TuckerStep(problem, seeds, largest_rank, rank, swept, energies)
@@ -197,7 +197,7 @@ class TuckerStep(RankStep):
 STEPS_BY_KIND = {"cp": CPStep, "tucker": TuckerStep}
 
 
-def _with_next_term(terms: CPComponents, seed: Array, gradient: Array) -> CPComponents:
+def _with_next_term(terms: CP, seed: Array, gradient: Array) -> CP:
     """Return a seed's leading terms with the next one, or with the gradient's.
 
     The gradient serves where nothing is left of the seed; else rounding, which no

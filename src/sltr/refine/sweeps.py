@@ -1,39 +1,82 @@
-"""Alternating ridge sweeps over the modes of a low-rank coefficient.
+"""Alternating solves for the blocks of a low-rank tensor.
 
-In mode m the coefficient is B·Lᵀ with loadings L made of the other modes, and B is
-a ridge estimate on the n × (r·p) matrix X_(m)·L. "cp" also reweights its entries,
-and those that become small are zero. Every routine works on a batch of subsets and
-responses.
+One sweep solves for every block in turn, the others being held. How a block is solved
+enters as a function: `Sweeps` solves batches of ridge problems for refits, a fixed
+number of sweeps each; `fit_blocks` fits one generalised linear model for the CP and
+Tucker models, with Newton's method, until the objective settles. Both let several
+starts run for a few sweeps and go on with the best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from sltr.arrays import Array, array_namespace, as_array, device
 from sltr.core.tensor import flatten
-from sltr.refine.factors import CP, Blocks, CPComponents, Tucker, TuckerComponents
-from sltr.refine.glm import Problem, solve_block
+from sltr.refine.factors import CP, Form, Structure, joined, take
+from sltr.refine.glm import TensorGLM, solve_block
 from sltr.refine.subsets import Subsets
-from sltr.samples.samples import combine, inner
-
-Structure = TuckerComponents | CPComponents
-Fit = tuple[Array, Array]  # designs (B, d, n) and their coefficients (B, d)
-Some = TypeVar("Some", TuckerComponents, CPComponents)
 
 
 def unfoldings(X: Array) -> list[Array]:
     """Return the samples' unfoldings, each (P / p_m, p_m · n): samples come last."""
     xp = array_namespace(X)
-    n_samples = X.shape[0]
-    found = []
-    for mode, size in enumerate(X.shape[1:]):
-        order = [*(k for k in range(1, X.ndim) if k != mode + 1), mode + 1, 0]
-        matrix = xp.permute_dims(X, order)
-        found.append(xp.reshape(matrix, (-1, size * n_samples)))
-    return found
+    n_samples, *shape = X.shape
+    # With samples last already, what is copied lies together in memory.
+    columns = xp.reshape(xp.moveaxis(X, 0, -1), (-1, n_samples))
+    tensor = xp.reshape(columns, (*shape, n_samples))
+    return [
+        xp.reshape(xp.moveaxis(tensor, mode, -2), (-1, size * n_samples))
+        for mode, size in enumerate(shape)
+    ]
+
+
+class _HasStructure(Protocol):
+    @property
+    def structure(self) -> Structure: ...
+
+
+State = TypeVar("State", bound=_HasStructure)
+
+
+def sweep(
+    matrices: Sequence[Array],
+    n_samples: int,
+    state: State,
+    solve: Callable[[State, int, Array], State],
+) -> State:
+    """Solve for every block once: the factors, and for Tucker the core.
+
+    `matrices` are the samples' unfoldings; `solve(state, index, design)` returns the
+    state with another block `index`. A design is (B, d, n) for a block of d unknowns.
+    """
+    xp = array_namespace(matrices[0])
+
+    def projected(loadings: Array, mode: int) -> Array:
+        """Return Lᵀ·X_(m)ᵀ for every item in one product: (B, r, p·n)."""
+        n_items, rest, rank = loadings.shape
+        rows = xp.reshape(xp.matrix_transpose(loadings), (n_items * rank, rest))
+        return xp.reshape(rows @ matrices[mode], (n_items, rank, -1))
+
+    def step(state: State, index: int, design: Array) -> State:
+        return solve(state, index, xp.reshape(design, (design.shape[0], -1, n_samples)))
+
+    *modes, last = range(len(matrices))
+    for mode in modes:
+        state = step(state, mode, projected(state.structure.loadings(mode), mode))
+    structure = state.structure
+    if isinstance(structure, CP):
+        return step(state, last, projected(structure.loadings(last), last))
+    # The last factor and the core see the samples through the same other factors:
+    # one projection serves both.
+    seen = projected(structure.other_factors(last), last)
+    state = step(state, last, xp.matrix_transpose(structure.rows(last)) @ seen)
+    factor = xp.matrix_transpose(state.structure.factors[last])[:, None, :, :]
+    seen = xp.reshape(seen, (*seen.shape[:2], factor.shape[3], n_samples))
+    return step(state, last + 1, factor @ seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,19 +121,19 @@ class Sweeps:
         columns = xp.reshape(self.matrices[-1], (-1, fitted.shape[1]))
         return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
 
-    def first_ridge(self, starts: Sequence[Some]) -> Swept:
+    def first_ridge(self, starts: Sequence[Structure]) -> Swept:
         """Sweep under the first ridge, from all starts of every item.
 
         After a few sweeps the start of the least objective goes on alone.
         """
         first = self.ridges[:1]
-        structure, n_left = _joined(starts), self.n_sweeps
+        structure, n_left = joined(starts), self.n_sweeps
         if len(starts) > 1:
             wide = self._repeated(len(starts))
             structure, fitted = wide._swept(structure, first, self.n_starting_sweeps)
             best = wide._best_of(structure, fitted, len(starts))
             structure, n_left = (
-                structure.take(best),
+                take(structure, best),
                 self.n_sweeps - self.n_starting_sweeps,
             )
         return Swept(first[0], *self._swept(structure, first, n_left))
@@ -100,7 +143,7 @@ class Sweeps:
         lower = self.ridges[1:]
         if not lower:
             return []
-        together = _joined([first.structure] * len(lower))
+        together = joined([first.structure] * len(lower))
         together, fitted = self._repeated(len(lower))._swept(
             together, lower, self.n_sweeps
         )
@@ -112,7 +155,7 @@ class Sweeps:
                 n_items, dtype=xp.int64, device=device(fitted)
             )
             rows = xp.take(fitted, items, axis=0)
-            found.append(Swept(ridge, together.take(items), rows))
+            found.append(Swept(ridge, take(together, items), rows))
         return found
 
     def _penalty(self, ridges: Sequence[float]) -> Array:
@@ -125,19 +168,21 @@ class Sweeps:
         return as_array(each, penalty) * penalty
 
     def _swept(
-        self, structure: Some, ridges: Sequence[float], n_sweeps: int
-    ) -> tuple[Some, Array]:
+        self, structure: Structure, ridges: Sequence[float], n_sweeps: int
+    ) -> tuple[Structure, Array]:
         """Return structures after some sweeps, and their fitted values."""
-        penalty = self._penalty(ridges)
-        *modes, last = range(len(self.matrices))
+        solve = partial(self.solve, self._penalty(ridges))
+        point = Point(structure)
         for _ in range(n_sweeps):
-            for mode in modes:
-                structure, fit = _mode_step(self, structure, mode, penalty)
-            if isinstance(structure, TuckerComponents):
-                structure, fit = _last_steps(self, structure, penalty)
-            else:
-                structure, fit = _mode_step(self, structure, last, penalty)
-        return structure, self.subsets.fitted(*fit)
+            point = sweep(self.matrices, self.subsets.y.shape[1], point, solve)
+        return point.structure, self.subsets.fitted(point.design, point.vector)
+
+    def solve(self, penalty: Array, point: Point, index: int, design: Array) -> Point:
+        """Solve for one block on its design (B, d, n), under penalties (B,)."""
+        structure = point.structure
+        vector = self.subsets.ridge(design, penalty, structure.prior(index))
+        vector = structure.pruned(vector)
+        return Point(structure.with_block(index, vector), design, vector)
 
     def _repeated(self, times: int) -> Sweeps:
         """Return the same problems for a batch that is `times` as long."""
@@ -161,265 +206,179 @@ class Sweeps:
         return items + n_items * xp.astype(xp.argmin(objective, axis=0), xp.int64)
 
 
-def _joined(parts: Sequence[Some]) -> Some:
-    return parts[0] if len(parts) == 1 else type(parts[0]).joined(parts)
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Structures during a sweep, with the last block's design and values."""
 
-
-def _mode_step(
-    data: Sweeps, structure: Some, mode: int, penalty: Array
-) -> tuple[Some, Fit]:
-    """Solve for one mode's block given all others; return the structure and the fit."""
-    design = _projected(data, structure.loadings(mode), mode)
-    return _block_step(data, structure, mode, design, penalty)
-
-
-def _block_step(
-    data: Sweeps, structure: Some, mode: int, design: Array, penalty: Array
-) -> tuple[Some, Fit]:
-    """Solve for one mode's block on its design, (B, r, p, n)."""
-    xp = array_namespace(design)
-    scales = structure.scales
-    n_items, rank, size, n_samples = design.shape
-    design = xp.reshape(design, (n_items, rank * size, n_samples))
-    scale = None
-    if scales is not None:
-        scale = xp.sqrt(xp.matrix_transpose(scales[mode]))
-        scale = xp.reshape(scale, (n_items, rank * size))
-    rows = data.subsets.ridge(design, penalty, scale)
-    rows = xp.reshape(rows, (n_items, rank, size))
-    block = structure.pruned(xp.matrix_transpose(rows))
-    rows = xp.reshape(xp.matrix_transpose(block), (n_items, rank * size))
-    return structure.replaced(mode, block), (design, rows)
-
-
-def _last_steps(
-    data: Sweeps, structure: TuckerComponents, penalty: Array
-) -> tuple[TuckerComponents, Fit]:
-    """Solve for the last mode's block, then for the core.
-
-    Both see the samples through the other modes' factors: one projection serves both.
-    """
-    last = len(structure.factors) - 1
-    inner = _projected(data, structure.other_factors(last), last)  # (B, Π r, p, n)
-    n_items, n_columns, size, n_samples = inner.shape
-    xp = array_namespace(inner)
-    columns = xp.reshape(inner, (n_items, n_columns, -1))
-    design = xp.matrix_transpose(structure.row_space(last)) @ columns
-    design = xp.reshape(design, (n_items, -1, size, n_samples))
-    structure, _ = _block_step(data, structure, last, design, penalty)
-    factor = xp.matrix_transpose(structure.factors[last])[:, None, :, :]
-    # (B, r_1 ⋯ r_M, n)
-    design = xp.reshape(factor @ inner, (n_items, -1, n_samples))
-    core = data.subsets.ridge(design, penalty)
-    new = replace(structure, core=xp.reshape(core, structure.core.shape))
-    return new, (design, core)
-
-
-def _projected(data: Sweeps, loadings: Array, mode: int) -> Array:
-    """Return Lᵀ·X_(m)ᵀ for every item of a batch in one product: (B, r, p, n)."""
-    xp = array_namespace(data.subsets.y)
-    n_items, rest, rank = loadings.shape
-    rows = xp.reshape(xp.matrix_transpose(loadings), (n_items * rank, rest))
-    product = rows @ data.matrices[mode]
-    return xp.reshape(product, (n_items, rank, -1, data.subsets.y.shape[1]))
-
-
-Decomposition = CP | Tucker
-
-# Sweeps of a start before it is enlarged, or compared with others.
-N_SWEEPS = 5
+    structure: Structure
+    design: Array | None = None  # (B, d, n)
+    vector: Array | None = None  # (B, d)
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxed:
-    """What block relaxation found.
+class GLMFit:
+    """A generalised linear model with a coefficient of low rank, a batch of one."""
 
-    Attributes
-    ----------
-    blocks : list of arrays
-        Factors, and for Tucker the core.
-    gamma : array of shape (q,)
-        The covariates' coefficients.
-    deviance : float
-        Without penalties.
-    path : tuple of float
-        The objective after every sweep; it never rises.
-    converged : bool
-        Whether the last sweep lowered the objective by less than the tolerance.
-    """
+    structure: Structure
+    gamma: Array  # (c,), the covariates' coefficients
+    deviance: float = float("nan")  # without penalties
+    path: tuple[float, ...] = ()  # the objective after every sweep; it never rises
+    converged: bool = False  # whether the last sweep lowered it by less than `tol`
 
-    blocks: Blocks
-    gamma: Array
-    deviance: float
-    path: tuple[float, ...]
-    converged: bool
+    @property
+    def blocks(self) -> list[Array]:
+        """The factors (p_m, r_m), and for Tucker the core (r_1, …, r_M)."""
+        return [block[0, ...] for block in self.structure.blocks]
 
 
-def null_gamma(problem: Problem) -> Array:
-    """Return the covariates' coefficients of the model without the tensor."""
-    xp = array_namespace(problem.X)
+# Sweeps of a start before it grows, or is compared with others.
+N_STARTING_SWEEPS = 5
+
+
+def covariates_alone(problem: TensorGLM) -> Array:
+    """Return the covariates' coefficients (c,) of the model without the tensor."""
+    xp = array_namespace(problem.y)
     nothing = xp.zeros_like(problem.y[:0])
-    empty = xp.zeros_like(problem.covariates[:, :0])
+    empty = xp.reshape(nothing, (0, 1)) * problem.y
     zero = xp.zeros_like(problem.covariates[0, :])
     return solve_block(problem, empty, nothing, zero, nothing, max_iter=50)[1]
 
 
-def starts(
-    problem: Problem,
-    structure: Decomposition,
+def glm_starts(
+    problem: TensorGLM,
+    form: Form,
     n_starts: int,
     rng: Any,
     *,
     ridge: float,
     l1: float = 0.0,
-) -> list[Blocks]:
+) -> list[Any]:
     """Return a grown start, the spectral one, and random ones, up to `n_starts`.
 
     The spectral start decomposes the score tensor at B = 0. The grown one goes from
     rank to rank: a few sweeps, then the direction the score at that point asks for.
     It seldom ends in a poor local minimum, where the spectral start often does.
     """
-    slope = _score(problem, None, null_gamma(problem))
-    blocks = [structure.spectral_start(slope)]
-    if structure.largest_rank > 1:
-        blocks.insert(0, _grow(problem, structure, slope, ridge, l1))
-    while len(blocks) < n_starts:
-        blocks.append(structure.random_start(rng, slope))
-    return blocks[:n_starts]
+    kind, gamma = form.kind, covariates_alone(problem)
+    score = _gradient_step(problem, None, gamma)
+    starts = [kind.spectral(score, form.rank)]
+    first, *larger = kind.rising(form.rank)
+    if larger:
+        grown = kind.spectral(score, first)
+        for one in larger:
+            fit = GLMFit(grown, gamma)
+            how = {"ridge": ridge, "l1": l1, "tol": 0.0}
+            fit = _continued(problem, fit, max_iter=N_STARTING_SWEEPS, **how)
+            step = _gradient_step(problem, fit.structure, fit.gamma)
+            grown = fit.structure.grown(step, one)
+        starts.insert(0, grown)
+    while len(starts) < n_starts:
+        starts.append(kind.random(form.shape, form.rank, rng, score))
+    return starts[:n_starts]
 
 
-def _grow(
-    problem: Problem, structure: Decomposition, slope: Array, ridge: float, l1: float
-) -> Blocks:
-    gamma = null_gamma(problem)
-    blocks = structure.smaller(1).spectral_start(slope)
-    for rank in range(2, structure.largest_rank + 1):
-        smaller, larger = structure.smaller(rank - 1), structure.smaller(rank)
-        point = Relaxed(blocks, gamma, float("nan"), (), False)
-        found = _relax(
-            problem, smaller, point, ridge=ridge, l1=l1, tol=0.0, max_iter=N_SWEEPS
-        )
-        coef = smaller.tensor(found.blocks)
-        slope = _score(problem, coef, found.gamma)
-        blocks = larger.enlarge(found.blocks, coef, slope)
-    return blocks
-
-
-def _score(problem: Problem, coef: Array | None, gamma: Array) -> Array:
-    """Return a gradient step, as long as the mean of the Hessian's diagonal asks."""
-    xp = array_namespace(problem.X)
-    flat, family = flatten(problem.X), problem.family
+def _gradient_step(
+    problem: TensorGLM, structure: Structure | None, gamma: Array
+) -> Array:
+    """Return a gradient step (1, p1, …, pM) over the mean of the Hessian's diagonal."""
+    xp = array_namespace(problem.y)
+    family, shape = problem.family, problem.shape
+    columns = xp.reshape(problem.matrices[-1], (-1, problem.y.shape[0]))
     eta = problem.covariates @ gamma
-    if coef is not None:
-        eta = eta + inner(flat, flatten(coef[None, ...]))[:, 0]
-    squares = xp.sum(flat * flat, axis=1) / flat.shape[1]
-    information = xp.sum(problem.weight * family.variance(eta) * squares)
-    information = information if float(information) > 0.0 else 1.0
-    residual = problem.weight * (problem.y - family.mean(eta)) / information
-    return xp.reshape(combine(residual[None, :], flat), problem.X.shape[1:])
+    if structure is not None:
+        eta = eta + xp.reshape(structure.coef(), (-1,)) @ columns
+    squares = xp.linalg.vecdot(columns, columns, axis=0) / columns.shape[0]
+    information = float(xp.sum(problem.weight * family.variance(eta) * squares))
+    residual = problem.weight * (problem.y - family.mean(eta))
+    step = columns @ (residual / (information if information > 0.0 else 1.0))
+    return xp.reshape(step, (1, *shape))
 
 
-def sweep(
-    problem: Problem,
-    structure: Decomposition,
-    blocks: Blocks,
-    gamma: Array,
-    ridge: Array | float,
-    l1: float = 0.0,
-) -> tuple[Blocks, Array, float]:
+def glm_sweep(
+    problem: TensorGLM, fit: GLMFit, ridge: Array | float, l1: float = 0.0
+) -> GLMFit:
     """Solve for every block once; `ridge` is one weight or one for each column."""
-    blocks = list(blocks)
-    xp = array_namespace(*blocks)
-    deviance = float("nan")
-    for index, design in structure.designs(problem.X, blocks):
-        block = blocks[index]
-        weights = xp.reshape(xp.ones_like(block) * ridge, (-1,))
-        flat, gamma, deviance = solve_block(
-            problem, design, xp.reshape(block, (-1,)), gamma, weights, l1=l1
+
+    def solve(fit: GLMFit, index: int, design: Array) -> GLMFit:
+        structure = fit.structure
+        block = structure.blocks[index]
+        weights = array_namespace(block).ones_like(block) * ridge
+        vector, gamma, deviance = solve_block(
+            problem,
+            design[0, ...],
+            structure.vector(index, block)[0, :],
+            fit.gamma,
+            structure.vector(index, weights)[0, :],
+            l1=l1,
         )
-        blocks[index] = xp.reshape(flat, block.shape)
-    return blocks, gamma, deviance
+        structure = structure.with_block(index, vector[None, :])
+        return replace(fit, structure=structure, gamma=gamma, deviance=deviance)
+
+    return sweep(problem.matrices, problem.y.shape[0], fit, solve)
 
 
-def _penalty(blocks: Blocks, ridge: float, l1: float) -> float:
-    xp = array_namespace(*blocks)
-    return sum(
-        ridge * float(xp.sum(b * b)) + (l1 * float(xp.sum(xp.abs(b))) if l1 else 0.0)
-        for b in blocks
-    )
-
-
-def block_relaxation(
-    problem: Problem,
-    structure: Decomposition,
-    candidates: Sequence[Blocks],
+def fit_blocks(
+    problem: TensorGLM,
+    starts: Sequence[Structure],
     *,
     ridge: float = 0.0,
     l1: float = 0.0,
     tol: float = 1e-6,
     max_iter: int = 200,
-) -> Relaxed:
-    """Minimise the penalised deviance over a structure by block relaxation.
+) -> GLMFit:
+    """Minimise deviance + ridge·Σ‖block‖² + l1·Σ‖block‖₁ over a structure's blocks.
 
-    All candidates run for a few sweeps; the lowest objective goes on alone.
-
-    Parameters
-    ----------
-    problem : Problem
-    structure : CP or Tucker
-    candidates : sequence of blocks
-        Where to start.
-    ridge, l1 : float
-        ρ and κ of the module's formula.
-    tol : float
-        Stops when a sweep lowers the objective f by less than tol·(|f| + 1).
-    max_iter : int
-        Sweeps of the winner.
+    All starts run for a few sweeps; the lowest objective goes on alone, until a sweep
+    lowers the objective f by less than tol·(|f| + 1), for at most `max_iter` sweeps.
     """
-    gamma = null_gamma(problem)
+    gamma = covariates_alone(problem)
     how = {"ridge": ridge, "l1": l1, "tol": tol}
-    first = min(N_SWEEPS, max_iter) if len(candidates) > 1 else max_iter
-    racers = [
-        _relax(
-            problem,
-            structure,
-            Relaxed(blocks, gamma, float("nan"), (), False),
-            max_iter=first,
-            **how,
-        )
-        for blocks in candidates
+    first = min(N_STARTING_SWEEPS, max_iter) if len(starts) > 1 else max_iter
+    fits = [
+        _continued(problem, GLMFit(start, gamma), max_iter=first, **how)
+        for start in starts
     ]
-    best = min(found.path[-1] for found in racers)
+    lowest = min(fit.path[-1] for fit in fits)
     # Ties up to the tolerance go to the first: rounding must not decide.
-    close = best + tol * (abs(best) + 1.0)
-    winner = next(found for found in racers if found.path[-1] <= close)
-    if winner.converged:
-        return winner
-    return _relax(problem, structure, winner, max_iter=max_iter, **how)
+    close = lowest + tol * (abs(lowest) + 1.0)
+    best = next(fit for fit in fits if fit.path[-1] <= close)
+    return _continued(problem, best, max_iter=max_iter, **how)
 
 
-def _relax(problem, structure, found, *, ridge, l1, tol, max_iter):
-    """Go on from `found` until the tolerance or sweep number `max_iter`."""
-    blocks, gamma, path = found.blocks, found.gamma, list(found.path)
-    deviance, converged = found.deviance, False
-    while len(path) < max_iter and not converged:
-        blocks, gamma, deviance = sweep(problem, structure, blocks, gamma, ridge, l1)
-        blocks, penalty = _balanced(structure, blocks, ridge, l1)
-        path.append(deviance + penalty)
-        converged = settled(path, tol)
-    return Relaxed(blocks, gamma, deviance, tuple(path), converged)
+def _continued(
+    problem: TensorGLM,
+    fit: GLMFit,
+    *,
+    ridge: float,
+    l1: float,
+    tol: float,
+    max_iter: int,
+) -> GLMFit:
+    """Sweep on until the tolerance or sweep number `max_iter`."""
+    while len(fit.path) < max_iter and not fit.converged:
+        fit = glm_sweep(problem, fit, ridge, l1)
+        structure, penalty = _balanced(fit.structure, ridge, l1)
+        fit = after_sweep(replace(fit, structure=structure), penalty, tol)
+    return fit
 
 
-def _balanced(structure, blocks, ridge, l1):
+def after_sweep(fit: GLMFit, penalty: float, tol: float) -> GLMFit:
+    """Add the objective after a sweep, and whether it has settled."""
+    path = (*fit.path, fit.deviance + penalty)
+    gain = abs(path[-2] - path[-1]) if len(path) > 1 else float("inf")
+    return replace(fit, path=path, converged=gain < tol * (abs(path[-1]) + 1.0))
+
+
+def _balanced(structure: Structure, ridge: float, l1: float) -> tuple[Structure, float]:
     """Balance, unless with both penalties it would raise their sum."""
-    before = _penalty(blocks, ridge, l1)
-    balanced = structure.balance(blocks, l1=True) if l1 else structure.balance(blocks)
-    after = _penalty(balanced, ridge, l1)
-    return (balanced, after) if after <= before else (blocks, before)
+    balanced = structure.balanced(l1=bool(l1))
+    before, after = (_penalty(s, ridge, l1) for s in (structure, balanced))
+    return (balanced, after) if after <= before else (structure, before)
 
 
-def settled(path: list[float], tol: float) -> bool:
-    """Say whether the last sweep lowered the objective by less than the tolerance."""
-    if len(path) < 2:
-        return False
-    return abs(path[-2] - path[-1]) < tol * (abs(path[-1]) + 1.0)
+def _penalty(structure: Structure, ridge: float, l1: float) -> float:
+    xp = array_namespace(structure.factors[0])
+    return sum(
+        ridge * float(xp.sum(b * b)) + (l1 * float(xp.sum(xp.abs(b))) if l1 else 0.0)
+        for b in structure.blocks
+    )
