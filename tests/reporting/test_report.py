@@ -21,7 +21,7 @@ from sltr.reporting import payload as payload_module
 from sltr.reporting import report
 from sltr.reporting.payload import coefficient_payload, path_payload
 from sltr.reporting.scores import evaluate
-from sltr.reporting.text import _METHODS, _REFERENCES, bibtex, method_name
+from sltr.reporting.text import _METHODS, bibtex, method_name, references
 from sltr.samples.check import check_samples
 from sltr.tuning.choose import cv_table
 
@@ -566,7 +566,7 @@ def test_every_method_has_references_that_exist():
         assert method_name(prefix + "RegressorCV") == name
         for key in keys:
             assert f"{{{key}," in bibtex(prefix)
-    for key, entry in _REFERENCES.items():
+    for key, entry in references().items():
         assert re.match(rf"@\w+\{{{key},", entry)
         assert entry.count("{") == entry.count("}")
 

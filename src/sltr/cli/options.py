@@ -158,24 +158,12 @@ def _one_of(value: str, allowed: Iterable[str]) -> str:
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Return names separated by commas.
-
-    Examples
-    --------
-    >>> parse_names("sltr, remurs"), parse_names(None)
-    (('sltr', 'remurs'), ())
-    """
+    """Return names separated by commas."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Return a shape written as 16,16,8 or 16x16x8.
-
-    Examples
-    --------
-    >>> parse_shape("16x8"), parse_shape("4,3,2")
-    ((16, 8), (4, 3, 2))
-    """
+    """Return a shape written as 16,16,8 or 16x16x8."""
     try:
         return tuple(int(part) for part in text.replace("x", ",").split(","))
     except ValueError:

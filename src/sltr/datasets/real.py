@@ -33,23 +33,8 @@ def as_task(
 ) -> Bunch:
     """Return data with its outer folds.
 
-    Parameters
-    ----------
-    X : array of shape (n, p1, …, pM)
-    y : array of shape (n,)
-    task : {"regression", "classification"}
-    cv : scikit-learn splitter, or a list of pairs (train rows, test rows)
-    description : str
-    groups : array of shape (n,), optional
-        Samples that belong together and must not be split, tuning included.
-    target_names : sequence of str, optional
-        What the labels 0, 1, … mean.
-
-    Returns
-    -------
-    Bunch
-        With `cv` as a list of pairs, so that ``cross_val_score(model, X, y, cv=cv)``
-        uses the same folds for all methods.
+    `cv` is a splitter, or pairs (train rows, test rows); samples of one group must not
+    be split. The result has `cv` as pairs, so that all methods have the same folds.
     """
     try:
         folds = list(cv.split(X, y, groups)) if hasattr(cv, "split") else cv
@@ -73,14 +58,7 @@ def as_task(
 def choose_classes(
     labels: np.ndarray, classes: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows with one of the classes, and their labels 0, 1, ….
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> choose_classes(np.array(["cat", "dog", "owl", "cat"]), ["owl", "cat"])
-    (array([0, 2, 3]), array([1, 0, 1]))
-    """
+    """Return the rows with one of the classes, and their labels 0, 1, …."""
     there = sorted(set(labels.tolist()))
     absent = [name for name in classes if name not in there]
     if absent or len(set(classes)) < 2 or len(set(classes)) < len(classes):

@@ -13,13 +13,6 @@ def check_destination(path: Path) -> None:
     """Refuse a file that cannot be written where it is to go.
 
     Worth a call before long work whose result would be lost.
-
-    Examples
-    --------
-    >>> check_destination(Path("no/such/folder/model.sltr"))
-    Traceback (most recent call last):
-    ...
-    FileNotFoundError: no/such/folder/model.sltr was given; expected a file in ...
     """
     if path.is_dir():
         msg = f"{path} was given; expected a file, and it is a folder. Add a name."
@@ -42,13 +35,6 @@ def write_atomically(path: Path, content: bytes) -> Path:
     """Write beside the destination and rename: a failure leaves what was there.
 
     A link stays a link, and a file keeps who may read it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder, "a"), b"content").read_bytes()
-    b'content'
     """
     check_destination(path)
     target = Path(os.path.realpath(path))

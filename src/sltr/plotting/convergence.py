@@ -20,16 +20,8 @@ _LAST = {"dual_gap_": "relative duality gap", "residual_": "residual"}
 def convergence_history(model: Any) -> tuple[np.ndarray, np.ndarray, str]:
     """Return iterations, the measure at them, and the measure's name.
 
-    Parameters
-    ----------
-    model : array of shape (T,) or fitted model
-        A model that keeps only the last value yields a single point.
-
-    Examples
-    --------
-    >>> iterations, measure, name = convergence_history([1.0, 0.1, 0.01])
-    >>> iterations, name
-    (array([1, 2, 3]), 'gap')
+    `model` may be the history itself, of shape (T,). A model that keeps only the last
+    value has a single point.
     """
     for attribute, name in _HISTORIES.items():
         if hasattr(model, attribute):
@@ -58,13 +50,6 @@ def certified_value(model: Any) -> tuple[float, str] | None:
 
     None if the model keeps no such measure: how far an objective has fallen says
     nothing about how far it could still fall.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> certified_value(SimpleNamespace(dual_gap_=2e-5))
-    (2e-05, 'relative duality gap')
-    >>> certified_value(SimpleNamespace(objective_path_=[2.0, 1.0]))
     """
     for attribute, name in _LAST.items():
         if hasattr(model, attribute):

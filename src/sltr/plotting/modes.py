@@ -36,15 +36,7 @@ class Modes:
         units: Sequence[str | None] | None = None,
         coords: Coords | None = None,
     ) -> Modes:
-        """Check what was said of the modes of a tensor, or make plain names.
-
-        Examples
-        --------
-        >>> names, units = ("channel", "time"), (None, "ms")
-        >>> modes = Modes.of((2, 3), names, units, {"time": [-8, 0, 8]})
-        >>> modes.label(1), modes.at(0, 1), modes.at(1, 2)
-        ('time (ms)', 'channel 1', 'time 8 ms')
-        """
+        """Check what was said of the modes of a tensor, or make plain names."""
         order = len(shape)
         for given, what in ((names, "mode_names"), (units, "units")):
             if given is not None and (isinstance(given, str) or len(given) != order):
@@ -171,14 +163,7 @@ def _ticks(values: np.ndarray, most: int) -> tuple[Any, Any]:
 
 
 def is_even(values: np.ndarray) -> bool:
-    """Say whether coordinates are numbers in steps of about the same size.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [is_even(np.array(v)) for v in ([0, 4, 8], [8.0, 4.1, 0.0], [0, 1, 9], ["a"])]
-    [True, True, False, False]
-    """
+    """Say whether coordinates are numbers in steps of about the same size."""
     if values.dtype.kind not in "iuf" or values.size < 2:
         return False
     steps = np.diff(values.astype(float)) * np.sign(

@@ -18,14 +18,7 @@ _AXES = ("lambda_sparse", "lambda_low", "epsilon")
 
 
 def check_path(values: Any, coefs: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return hyper-parameters (G,), ascending, and their coefficients (G, p1, …, pM).
-
-    Examples
-    --------
-    >>> values, coefs = check_path([2.0, 1.0], [[0.0, 0.0], [3.0, 4.0]])
-    >>> values, coefs[0]
-    (array([1., 2.]), array([3., 4.]))
-    """
+    """Return values (G,), ascending, and their coefficients (G, p1, …, pM)."""
     values = np.asarray(to_numpy(values), float)
     coefs = np.asarray(to_numpy(coefs), float)
     if (
@@ -55,13 +48,7 @@ def check_path(values: Any, coefs: Any) -> tuple[np.ndarray, np.ndarray]:
 def path_along(
     path: SLTRPath, along: str | None = None, fixed: Mapping[str, float] | None = None
 ) -> tuple[str, np.ndarray, np.ndarray, dict[str, float]]:
-    """Return a hyper-parameter, its values, their coefficients, and what is fixed.
-
-    Parameters
-    ----------
-    path, along, fixed
-        As for `plot_path`.
-    """
+    """Return a hyper-parameter, its values, their coefficients, and what is fixed."""
     columns = {name: np.asarray(to_numpy(getattr(path, name)), float) for name in _AXES}
     varying = [name for name in _AXES if np.unique(columns[name]).size > 1]
     wanted = dict(fixed or {})

@@ -145,14 +145,7 @@ def plot_factors(
 
 
 def mode_weights(coef: np.ndarray) -> list[np.ndarray]:
-    """Return for every mode the share of ‖coef‖² that each slice holds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mode_weights(np.array([[3.0, 0.0], [0.0, 4.0]]))
-    [array([0.36, 0.64]), array([0.36, 0.64])]
-    """
+    """Return for every mode the share of ‖coef‖² that each slice holds."""
     squares = coef**2
     total = float(squares.sum()) or 1.0
     order = range(coef.ndim)

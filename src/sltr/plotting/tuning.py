@@ -79,20 +79,7 @@ def cv_surface(
     y: str | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> Surface:
-    """Return the scores over two hyper-parameters, others as in the chosen candidate.
-
-    Parameters
-    ----------
-    model, x, y, fixed
-        As for `plot_cv_surface`.
-
-    Examples
-    --------
-    >>> results = {"params": [{"a": 1}, {"a": 2}], "mean_test_score": [0.1, 0.3]}
-    >>> surface = cv_surface(results)
-    >>> surface.x_name, surface.x, surface.chosen
-    ('a', [1, 2], (0, 1))
-    """
+    """Return scores over two hyper-parameters, others as in the chosen candidate."""
     results = cv_candidates(model)
     params, best = results["params"], chosen_candidate(model)
     mean, fixed = np.asarray(results["mean_test_score"], float), dict(fixed or {})

@@ -39,13 +39,6 @@ def given_settings(model: Any, tuned: Collection[str] = ()) -> dict[str, str]:
     """Return the settings a user gave: numbers, and what differs from the default.
 
     Those named in `tuned` were not given, but chosen by a search.
-
-    Examples
-    --------
-    >>> from sltr import SLTRRegressor
-    >>> given_settings(SLTRRegressor(0.5, coupling="joint", refine=("cp", 1, 0.1)))
-    {'epsilon': '0.5', 'lambda_sparse': '0.1', 'lambda_low': '0.1', \
-'coupling': 'joint', 'rank': '1', 'ridge': '0.1'}
     """
     params, kind = model.get_params(deep=False), refinement(model)
     # The Lasso has a threshold, and needs no estimate to start from.
@@ -84,16 +77,7 @@ def refinement(model: Any) -> str | None:
 
 
 def folds_text(cv: Any, n_folds: int) -> str:
-    """Return a cross-validation in words; a splitter is named.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import KFold, LeaveOneGroupOut
-    >>> folds_text(5, 5), folds_text(KFold(3), 3)
-    ('5-fold cross-validation', '3-fold cross-validation (KFold)')
-    >>> folds_text(LeaveOneGroupOut(), 12)
-    '12-fold cross-validation (LeaveOneGroupOut: whole groups were left out)'
-    """
+    """Return a cross-validation in words; a splitter is named."""
     plain = f"{n_folds}-fold cross-validation"
     if isinstance(cv, str) or not hasattr(cv, "split"):
         return plain
@@ -218,26 +202,14 @@ def answer_text(answer: Answer, settings: Mapping[str, str]) -> str:
 
 
 def kinds_text(answer: Answer) -> str:
-    """Return how many candidates of each kind have a share.
-
-    Examples
-    --------
-    >>> kinds_text(Answer("average", 9, "", {"cp": 1, "tucker": 2}, "cp", {}))
-    '1 CP refit, 2 Tucker refits'
-    """
+    """Return how many candidates of each kind have a share."""
     return ", ".join(
         f"{n} {_NAMES[kind]}{'s' if n > 1 else ''}" for kind, n in answer.kinds.items()
     )
 
 
 def refinement_text(kinds: Collection[str | None]) -> str:
-    """Return what was done to the estimate, for all kinds that have a share.
-
-    Examples
-    --------
-    >>> refinement_text(["cp", None])
-    'Refits (CP) were fitted to the samples, starting from the SLTR estimate.'
-    """
+    """Return what was done to the estimate, for all kinds that have a share."""
     parts = []
     if "scale" in kinds:
         parts.append(

@@ -28,14 +28,8 @@ def coefficient_payload(
 ) -> dict[str, Any]:
     """Return the coefficient for the slice browser.
 
-    Parameters
-    ----------
-    coefs : array of shape (K, p1, …, pM)
-        One coefficient for each target.
-    targets : list of K names
-    sample : array of shape (p1, …, pM) or None
-        What lies under the coefficient.
-    modes : Modes
+    `coefs` (K, p1, …, pM) has one coefficient for each of K targets; `sample`
+    (p1, …, pM) lies under it.
     """
     full = coefs.shape[1:]
     coefs, sample, steps = _shrink(coefs, sample)

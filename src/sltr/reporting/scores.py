@@ -58,23 +58,7 @@ def evaluate(
     Samples are drawn again with replacement; the model stays as it is. The
     errors tell how much the score depends on these samples, not on the training.
 
-    Parameters
-    ----------
-    model : fitted regressor or classifier
-    X : array of shape (n, p1, …, pM)
-    y : array of shape (n,)
-    y_train : array
-        The responses the null model learns from.
-    n_bootstrap : int
-    seed : int
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import Ridge
-    >>> X, y = np.arange(12.0)[:, None], np.arange(12.0)
-    >>> outcome = evaluate(Ridge(1e-9).fit(X, y), X, y, y)
-    >>> [score.name for score in outcome.scores], round(outcome.scores[0].value, 6)
-    (['R²', 'RMSE', 'MAE'], 1.0)
+    The null model learns from `y_train`.
     """
     check_lengths(X, y)
     y, y_train = _labels(y), _labels(y_train)

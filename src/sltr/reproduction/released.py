@@ -66,33 +66,10 @@ def literal_estimate(
 ) -> Result:
     """Run the published algorithm, faults included.
 
-    Parameters
-    ----------
-    pilot : array of shape (p1, …, pM)
-    lambda_sparse, lambda_low : float
-        Absolute radii.
-    variant : {"paper", "released"}
-    relax : float
-        ρ in [0, 2].
-    tol : float
-        Bound on the change of W: relative to ‖W‖_F for "paper", divided by the
-        number of entries for "released".
-    max_iter : int
-
-    Returns
-    -------
-    Result
-        `x` is the average over the modes and `residual` the largest last change:
-        it says nothing about optimality.
-
-    Examples
-    --------
-    The answer is diag(2.5, 1.5); the printed operators miss it:
-
-    >>> import numpy as np
-    >>> found = literal_estimate(np.diag([3.0, 2.0]), 0.5, 0.5)
-    >>> bool(np.abs(found.x - np.diag([2.5, 1.5])).max() > 0.1)
-    True
+    Radii are absolute, `relax` is ρ in [0, 2], and `tol` bounds the change of W:
+    relative to ‖W‖_F for "paper", divided by the number of entries for "released".
+    `x` of the result is the average over the modes; its `residual` is the largest last
+    change and says nothing about optimality.
     """
     _check_variant(variant)
     make = _paper_operators if variant == "paper" else _released_operators
@@ -210,10 +187,8 @@ class AllSamples:
 class ReleasedNull(RegressorMixin, BaseEstimator):
     """W = 0: every prediction is zero.
 
-    Parameters
-    ----------
-    last_fifth : bool
-        Be scored on the last fifth of the samples, as the linear methods are.
+    With `last_fifth` it is scored on the last fifth of the samples, as the linear
+    methods are.
     """
 
     def __init__(self, last_fifth: bool = False):
@@ -233,15 +208,9 @@ class ReleasedNull(RegressorMixin, BaseEstimator):
 class ReleasedSLTR(RegressorMixin, BaseEstimator):
     """The published algorithm, faults included, over the paper's absolute radii.
 
-    Parameters
-    ----------
-    lambdas : sequence of float
-        Candidates of both radii; all pairs are tried.
-    epsilons : sequence of float
-        Penalties of the pilot. The released code takes 1 whatever they are.
-    n_folds : int or None
-        Folds over the samples by which a pair is chosen; None: by the error on
-        the samples fitted.
+    All pairs of `lambdas` are tried as radii. The released code takes a penalty of 1,
+    whatever `epsilons` are. A pair is chosen by `n_folds` folds over the samples, or,
+    for None, by the error on the samples fitted.
     """
 
     def __init__(
@@ -278,12 +247,8 @@ class ReleasedSLTR(RegressorMixin, BaseEstimator):
 class ReleasedLinear(RegressorMixin, BaseEstimator):
     """Lasso or elastic net on the first 80 %, its penalty chosen on the last 20 %.
 
-    Parameters
-    ----------
-    l1_ratio : float
-        1 is the Lasso; the paper's elastic net has 0.5.
-    n_alphas : int
-        Length of the path of penalties, which falls to a hundredth of the largest.
+    An `l1_ratio` of 1 is the Lasso; the paper's elastic net has 0.5. The path has
+    `n_alphas` penalties and falls to a hundredth of the largest.
     """
 
     def __init__(self, l1_ratio: float = 1.0, *, n_alphas: int = 30):

@@ -1,4 +1,4 @@
-"""What a table or figure is made of: experiments, columns, published numbers."""
+"""The paper's tables and figures: experiments, columns and published numbers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,11 @@ ALWAYS = ("null", "null_last_fifth", "ridge")
 
 @dataclass(frozen=True)
 class Part:
-    """An experiment under one protocol.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    factories : str
-        Key of `sltr.reproduction.methods.FACTORIES`: what method names mean.
-    quick_methods : tuple of str, optional
-        Those of the quick version; default: all.
-    quick_repetitions : int
-    """
+    """An experiment under one protocol."""
 
     experiment: Experiment
-    factories: str
-    quick_methods: tuple[str, ...] | None = None
+    factories: str  # key of `methods.FACTORIES`: what the names of methods mean
+    quick_methods: tuple[str, ...] | None = None  # None: all
     quick_repetitions: int = 2
 
     def version(self, quick: bool, methods: Sequence[str] | None) -> Part:
@@ -53,72 +43,33 @@ class Part:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: one metric of some experiments.
-
-    Parameters
-    ----------
-    title : str
-    metric : str
-        A metric, or `fit_seconds` or `n_candidates` of the rows.
-    experiments : tuple of str
-        Names of those that share the column.
-    digits : int
-    panel : bool
-        Whether the figure has it.
-    """
+    """A column of the table: one metric of the experiments that share it."""
 
     title: str
-    metric: str
+    metric: str  # or `fit_seconds` or `n_candidates` of the rows
     experiments: tuple[str, ...]
     digits: int = 3
-    panel: bool = False
+    panel: bool = False  # whether the figure has it
 
 
 @dataclass(frozen=True)
 class Study:
-    """A table and its figure, under all protocols side by side.
-
-    Parameters
-    ----------
-    name, title : str
-    description : str
-        One line.
-    parts : tuple of Part
-    columns : tuple of Column
-    published : mapping from condition to mapping from method to float
-    source : str
-        Where `published` is printed.
-    condition : str
-        What the rows of the table differ by.
-    x : str, optional
-        Option of the conditions that the figure has on its axis; without it the
-        conditions are categories.
-    log : bool
-        Whether values are on a log scale.
-    together : bool
-        Whether the figure has its columns in one panel, the first by method.
-    ratio : pair of str, optional
-        Methods whose values are divided in a row of its own.
-    heat_maps : str, optional
-        Experiment whose coefficients are drawn over frames.
-    kind : {"simulated", "video", "real"}
-        What the data are; "video" needs a folder.
-    """
+    """A table and its figure, under all protocols side by side."""
 
     name: str
     title: str
-    description: str
+    description: str  # one line
     parts: tuple[Part, ...]
     columns: tuple[Column, ...]
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    source: str = ""
-    condition: str = "condition"
-    x: str | None = None
-    log: bool = False
-    together: bool = False
-    ratio: tuple[str, str] | None = None
-    heat_maps: str | None = None
-    kind: str = "simulated"
+    source: str = ""  # where the published numbers, by condition and method, are
+    condition: str = "condition"  # what the rows of the table differ by
+    x: str | None = None  # option on the figure's axis; None: conditions have names
+    log: bool = False  # whether values are on a log scale
+    together: bool = False  # whether the columns share a panel, the first by method
+    ratio: tuple[str, str] | None = None  # methods to be divided, in a row of its own
+    heat_maps: str | None = None  # experiment whose coefficients are drawn over frames
+    kind: str = "simulated"  # or "video", which needs a folder, or "real"
 
     def version(self, quick: bool, methods: Sequence[str] | None) -> Study:
         """Return the study as asked for; parts without methods left are gone."""
@@ -157,61 +108,32 @@ _QUICK_TENSOR = ("null", "ridge", "sltr_paper")
 def protocols(
     name: str,
     conditions: tuple[Condition, ...],
-    fair: tuple[Condition, ...] | None = None,
+    fair: tuple[Condition, ...] = (),
 ) -> tuple[Part, ...]:
     """Return the released protocol with and without its fault, and the fair one.
 
-    Parameters
-    ----------
-    name : str
-    conditions : tuple of Condition
-        Of simulated data. The released protocol draws W as the released code does,
-        the fair one as the paper's text.
-    fair : tuple of Condition, optional
-        More conditions of the fair protocol.
+    The released protocol draws W as the released code does, the fair one as the paper's
+    text; `fair` are more conditions of the latter.
     """
-    released = tuple(_with(c, {"truth": "paper_code", "n_test": 1}) for c in conditions)
+    released = tuple(_with(c, truth="paper_code", n_test=1) for c in conditions)
     # Cheap for three modes: the quick version has all of them.
     linear = tuple(replace(c, quick=len(c.options["shape"]) == 3) for c in released)
-    faulty = tuple(_with(c, {"fault": True}) for c in linear)
-    text = tuple(_with(c, {"truth": "paper"}) for c in conditions)
+    faulty = tuple(_with(c, fault=True) for c in linear)
+    text = tuple(_with(c, truth="paper") for c in conditions)
+
+    def part(suffix: str, conditions: tuple[Condition, ...], **of_part: Any) -> Part:
+        names = _LINEAR if suffix == "linear" else _TENSOR
+        title = f"{name}_released{suffix and '_'}{suffix}"
+        metrics = ("released_mse",)
+        experiment = Experiment(title, conditions, names, metrics, scored_on="train")
+        return Part(experiment, "released", **of_part)
+
     return (
+        part("fault", faulty, quick_methods=_QUICK_TENSOR, quick_repetitions=10),
+        part("", released, quick_methods=_QUICK_TENSOR),
+        part("linear", linear, quick_repetitions=10),
         Part(
-            Experiment(
-                f"{name}_released_fault",
-                faulty,
-                _TENSOR,
-                ("released_mse",),
-                scored_on="train",
-            ),
-            "released",
-            _QUICK_TENSOR,
-            quick_repetitions=10,
-        ),
-        Part(
-            Experiment(
-                f"{name}_released",
-                released,
-                _TENSOR,
-                ("released_mse",),
-                scored_on="train",
-            ),
-            "released",
-            _QUICK_TENSOR,
-        ),
-        Part(
-            Experiment(
-                f"{name}_released_linear",
-                linear,
-                _LINEAR,
-                ("released_mse",),
-                scored_on="train",
-            ),
-            "released",
-            quick_repetitions=10,
-        ),
-        Part(
-            Experiment(f"{name}_fair", (*text, *(fair or ())), FAIR_METHODS, _FAIR),
+            Experiment(f"{name}_fair", (*text, *fair), FAIR_METHODS, _FAIR),
             "regressors",
             _QUICK,
         ),
@@ -220,33 +142,55 @@ def protocols(
 
 def columns(name: str) -> tuple[Column, ...]:
     """Return the columns of a table made by `protocols`."""
-    linear, fair = f"{name}_released_linear", (f"{name}_fair",)
+    fault, released, linear, fair = (
+        f"{name}_{suffix}"
+        for suffix in ("released_fault", "released", "released_linear", "fair")
+    )
+    metric = "released_mse"
+    with_fault, without = "with its fault: ‖ŷ−y‖₂/n", "without the fault: ‖ŷ−y‖₂/n"
     return (
-        Column(
-            "released, with its fault: ‖ŷ−y‖₂/n",
-            "released_mse",
-            (f"{name}_released_fault", linear),
-            panel=True,
-        ),
-        Column(
-            "released, without the fault: ‖ŷ−y‖₂/n",
-            "released_mse",
-            (f"{name}_released", linear),
-            panel=True,
-        ),
-        Column("fair: relative MSE", "relative_mse", fair, panel=True),
-        Column("fair: R²", "r2", fair),
-        Column("fair: estimation error", "estimation_error", fair),
-        Column("fair: support F1", "support_f1", fair),
-        Column("fair: rank error", "rank_error", fair, digits=1),
+        Column(f"released, {with_fault}", metric, (fault, linear), panel=True),
+        Column(f"released, {without}", metric, (released, linear), panel=True),
+        Column("fair: relative MSE", "relative_mse", (fair,), panel=True),
+        Column("fair: R²", "r2", (fair,)),
+        Column("fair: estimation error", "estimation_error", (fair,)),
+        Column("fair: support F1", "support_f1", (fair,)),
+        Column("fair: rank error", "rank_error", (fair,), digits=1),
     )
 
 
-def _with(condition: Condition, options: Mapping[str, Any]) -> Condition:
+def _simulated(
+    label: str, shape: tuple[int, ...], n: int, quick: bool = True, **options: Any
+) -> Condition:
+    """Return a condition of simulated data."""
+    return Condition(label, "simulated", {"shape": shape, "n": n, **options}, quick)
+
+
+def _with(condition: Condition, **options: Any) -> Condition:
     return replace(condition, options={**condition.options, **options})
 
 
+# Sizes of the paper's tables, and 8 % of their entries.
+_SIZES = {
+    (30, 30, 5): 360,
+    (35, 35, 5): 490,
+    (40, 40, 5): 640,
+    (20, 20, 10, 5): 1600,
+    (25, 25, 10, 5): 2500,
+    (30, 30, 10, 5): 3600,
+}
+
+
+def _over_sizes(**options: Any) -> tuple[Condition, ...]:
+    """Return a condition for each size; the quick version has the smallest."""
+    return tuple(
+        _simulated("×".join(map(str, shape)), shape, n, n == 360, **options)
+        for shape, n in _SIZES.items()
+    )
+
+
 _NAME = "error_bound"
+_CP = {"truth": "cp", "rank": 2, "snr": 10.0}
 
 ERROR_BOUND = Study(
     name=_NAME,
@@ -257,18 +201,7 @@ ERROR_BOUND = Study(
             Experiment(
                 _NAME,
                 tuple(
-                    Condition(
-                        f"n = {n}",
-                        "simulated",
-                        {
-                            "shape": (10, 10, 5),
-                            "n": n,
-                            "n_test": 100,
-                            "truth": "cp",
-                            "rank": 2,
-                            "snr": 10.0,
-                        },
-                    )
+                    _simulated(f"n = {n}", (10, 10, 5), n, n_test=100, **_CP)
                     for n in (100, 200, 400, 800, 1600, 3200)
                 ),
                 ("null", "ridge"),
@@ -297,12 +230,7 @@ MSE_BY_N = Study(
     parts=protocols(
         "mse_by_n",
         tuple(
-            Condition(
-                f"n = {n}",
-                "simulated",
-                {"shape": (20, 20, 5), "n": n},
-                quick=n in (50, 200, 400),
-            )
+            _simulated(f"n = {n}", (20, 20, 5), n, n in (50, 200, 400))
             for n in range(50, 401, 50)
         ),
     ),
@@ -320,46 +248,17 @@ MSE_BY_SIZE = Study(
     description="error on simulated tensors of 3 and 4 modes, n = 8 % of their entries",
     parts=protocols(
         "mse_by_size",
+        _over_sizes(),
         (
-            Condition("30×30×5", "simulated", {"shape": (30, 30, 5), "n": 360}),
-            Condition("35×35×5", "simulated", {"shape": (35, 35, 5), "n": 490}, False),
-            Condition("40×40×5", "simulated", {"shape": (40, 40, 5), "n": 640}, False),
-            Condition(
-                "20×20×10×5",
-                "simulated",
-                {"shape": (20, 20, 10, 5), "n": 1600},
-                False,
-            ),
-            Condition(
-                "25×25×10×5",
-                "simulated",
-                {"shape": (25, 25, 10, 5), "n": 2500},
-                False,
-            ),
-            Condition(
-                "30×30×10×5",
-                "simulated",
-                {"shape": (30, 30, 10, 5), "n": 3600},
-                False,
-            ),
-        ),
-        (
-            Condition(
-                "20×20×5, W of CP rank 2",
-                "simulated",
-                {"shape": (20, 20, 5), "n": 160, "truth": "cp", "rank": 2, "snr": 10.0},
-            ),
-            Condition(
-                "30×30×5, W of CP rank 2",
-                "simulated",
-                {"shape": (30, 30, 5), "n": 360, "truth": "cp", "rank": 2, "snr": 10.0},
-                False,
-            ),
-            Condition(
+            _simulated("20×20×5, W of CP rank 2", (20, 20, 5), 160, **_CP),
+            _simulated("30×30×5, W of CP rank 2", (30, 30, 5), 360, False, **_CP),
+            _simulated(
                 "30×30×5, W of two blocks",
-                "simulated",
-                {"shape": (30, 30, 5), "n": 360, "truth": "block", "snr": 10.0},
+                (30, 30, 5),
+                360,
                 False,
+                truth="block",
+                snr=10.0,
             ),
         ),
     ),
@@ -377,11 +276,12 @@ NOISE = Study(
     parts=protocols(
         "noise",
         tuple(
-            Condition(
+            _simulated(
                 f"noise {level:g}",
-                "simulated",
-                {"shape": (20, 20, 5), "n": 160, "noise": level},
-                quick=level in (0.03, 3.0, 30.0),
+                (20, 20, 5),
+                160,
+                level in (0.03, 3.0, 30.0),
+                noise=level,
             )
             for level in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
         ),
@@ -390,9 +290,6 @@ NOISE = Study(
     condition="noise",
     x="noise",
 )
-
-
-_QUICK_REAL = ("null", "ridge", "lasso", "sltr_paper", "sltr")
 
 
 def _part(source: str, name: str, label: str, folds: int, quick: bool) -> Part:
@@ -406,7 +303,7 @@ def _part(source: str, name: str, label: str, folds: int, quick: bool) -> Part:
             repetitions=folds,
         ),
         "regressors" if regression else "classifiers",
-        _QUICK_REAL,
+        _QUICK,
     )
 
 
@@ -445,11 +342,12 @@ SPARSITY = Study(
     parts=protocols(
         "sparsity",
         tuple(
-            Condition(
+            _simulated(
                 f"{share:.0%} zeros",
-                "simulated",
-                {"shape": (20, 20, 5), "n": 160, "sparsity": share},
-                quick=share in (0.5, 0.9, 0.99),
+                (20, 20, 5),
+                160,
+                share in (0.5, 0.9, 0.99),
+                sparsity=share,
             )
             for share in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
         ),
@@ -460,22 +358,7 @@ SPARSITY = Study(
 )
 
 
-_CONDITIONS = tuple(
-    Condition(
-        "×".join(map(str, shape)),
-        "simulated",
-        {"shape": shape, "n": n, "n_test": 100, "truth": "paper"},
-        quick=shape == (30, 30, 5),
-    )
-    for shape, n in (
-        ((30, 30, 5), 360),
-        ((35, 35, 5), 490),
-        ((40, 40, 5), 640),
-        ((20, 20, 10, 5), 1600),
-        ((25, 25, 10, 5), 2500),
-        ((30, 30, 10, 5), 3600),
-    )
-)
+_CONDITIONS = _over_sizes(n_test=100, truth="paper")
 
 TUNING_TIME = Study(
     name="tuning_time",
@@ -543,13 +426,13 @@ _FAIR_METHODS = (
 _MIXED = Part(
     Experiment("video_mixed", _PAPER_SPLIT, _FAIR_METHODS, _METRICS),
     "classifiers",
-    ("null", "ridge", "lasso", "sltr_paper", "sltr"),
+    _QUICK,
     quick_repetitions=1,
 )
 _FAIR_VIDEO = Part(
     Experiment("video_fair", _NEW_FILMS, _FAIR_METHODS, _METRICS, keep_coef=True),
     "classifiers",
-    ("null", "ridge", "lasso", "sltr_paper", "sltr"),
+    _QUICK,
     quick_repetitions=1,
 )
 _TIME_RELEASED = Part(
