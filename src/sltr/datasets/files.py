@@ -1,11 +1,13 @@
-"""Samples and responses from files of arrays."""
+"""Samples and responses from files of arrays, and from tables of text."""
 
 from __future__ import annotations
 
+import csv
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
+from sltr.datasets.nifti import load_nifti
 from sltr.samples.budget import working_bytes
 
+AnyPath = str | PathLike[str]
+SUFFIXES = (".nii", ".nii.gz", ".npy", ".npz", ".zarr")
+
 # What NumPy and zipfile raise at damaged, encrypted or foreign files.
-READ_ERRORS = (
+_READ_ERRORS = (
     *(ValueError, OSError, EOFError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
@@ -65,17 +70,18 @@ def load_data(
     """
     file = existing_file(path)
     suffix = "".join(file.suffixes[-2:]) if file.suffix == ".gz" else file.suffix
-    known = sorted([".npy", ".zarr", *_READERS])
-    if suffix not in known:
-        msg = f"{file} was given; expected a file that ends in {known}."
+    if suffix not in SUFFIXES:
+        msg = f"{file} was given; expected a file that ends in {list(SUFFIXES)}."
         raise ValueError(msg)
-    own = None if y is not None else target
-    if suffix == ".npy":
+    in_file = None if y is not None else target
+    if suffix == ".npz":
+        data = load_npz(file, target=in_file)
+    elif suffix == ".npy":
         data = load_npy(file, largest=largest)
     elif suffix == ".zarr":
-        data = load_zarr(file, target=own, largest=largest)
+        data = load_zarr(file, target=in_file, largest=largest)
     else:
-        data = _READERS[suffix](file, own)
+        data = Bunch(**load_nifti(file), y=None)
     if y is not None:
         data.y = read_responses(y, target)
     _check_shapes(data, file)
@@ -93,7 +99,7 @@ def load_npz(path: AnyPath, *, target: str | None = "y") -> Bunch:
         with file.open("rb") as handle:
             arrays = np.load(handle, allow_pickle=False)
             data = Bunch(**{name: arrays[name] for name in arrays.files})
-    except (*READ_ERRORS, AttributeError) as error:  # no `files`: one array
+    except (*_READ_ERRORS, AttributeError) as error:  # no `files`: one array
         raise ValueError(_unreadable(file, error)) from error
     return _with_response(data, file, target)
 
@@ -110,7 +116,7 @@ def load_npy(
     if largest is not None:
         try:
             mapped = np.lib.format.open_memmap(file, mode="r")
-        except READ_ERRORS as error:
+        except _READ_ERRORS as error:
             raise ValueError(_unreadable(file, error)) from error
         if working_bytes(mapped) > largest:
             return Bunch(X=mapped, y=responses)
@@ -141,7 +147,7 @@ def load_zarr(
             return Bunch(X=read("X", store), y=None)
         data = Bunch(**{name: read(name, array) for name, array in store.arrays()})
     # Zarr trusts its metadata: damaged ones meet code that expects others.
-    except (*READ_ERRORS, AttributeError, LookupError, TypeError) as error:
+    except (*_READ_ERRORS, AttributeError, LookupError, TypeError) as error:
         raise ValueError(_unreadable(file, error)) from error
     return _with_response(data, file, target)
 
@@ -150,7 +156,7 @@ def _read_npy(file: Path) -> np.ndarray:
     try:
         with file.open("rb") as handle:
             return np.lib.format.read_array(handle, allow_pickle=False)
-    except READ_ERRORS as error:
+    except _READ_ERRORS as error:
         raise ValueError(_unreadable(file, error)) from error
 
 
@@ -195,14 +201,136 @@ def read_responses(y: Any, target: str | None = "y") -> np.ndarray:
     raise ValueError(msg)
 
 
-def _nifti(path: Path, target: str | None) -> Bunch:
-    from sltr.datasets.nifti import load_nifti
+def load_csv(
+    path: AnyPath,
+    *,
+    target: str | None = "y",
+    covariates: Sequence[str] | None = None,
+    delimiter: str = ",",
+) -> Bunch:
+    r"""Read a table of responses and covariates; its first line names the columns.
 
-    return Bunch(**load_nifti(path), y=None)
+    Parameters
+    ----------
+    path : path
+        A file in UTF-8.
+    target : str or None
+        The column of the responses: numbers or labels.
+    covariates : sequence of str, optional
+        Columns of numbers. Default: all columns of numbers but the target.
+    delimiter : str
+
+    Returns
+    -------
+    Bunch
+        `y` (n,), or None without `target`; `covariates` (n, q) and
+        `covariate_names`; `columns`, every column by its name (an empty cell among
+        numbers is NaN; a column with a whole number that a float would round, or
+        with an underscore, stays text).
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "people.csv"
+    ...     _ = file.write_text("id,age,label\na,61,patient\nb,48,control\n")
+    ...     table = load_csv(file, target="label")
+    >>> table.y.tolist(), table.covariates.tolist(), table.covariate_names
+    (['patient', 'control'], [[61.0], [48.0]], ['age'])
+    """
+    file = existing_file(path)
+    columns = _read_columns(file, delimiter)
+    numeric = [name for name, values in columns.items() if values.dtype.kind == "f"]
+    chosen = list(covariates or ())
+    if covariates is None:
+        chosen = [name for name in numeric if name != target]
+    require_names([*chosen, *([] if target is None else [target])], columns, file)
+    if target is not None:
+        _require_labels(columns[target], target, file)
+    text = [name for name in chosen if name not in numeric]
+    if text:
+        msg = f"The covariates {text} of {file} are not numbers; encode them first."
+        raise ValueError(msg)
+    n_rows = len(next(iter(columns.values())))
+    values = np.array([columns[name] for name in chosen]).reshape(len(chosen), n_rows)
+    return Bunch(
+        y=None if target is None else columns[target],
+        covariates=values.T,
+        covariate_names=chosen,
+        columns=columns,
+    )
 
 
-_READERS: dict[str, Callable[[Path, str | None], Bunch]] = {
-    ".npz": lambda path, target: load_npz(path, target=target),
-    ".nii": _nifti,
-    ".nii.gz": _nifti,
-}
+def existing_file(path: AnyPath) -> Path:
+    """Return the path, or say that nothing is there."""
+    file = Path(path)
+    if not file.exists():
+        msg = f"{file} does not exist; expected a file of data. Check the path."
+        raise FileNotFoundError(msg)
+    return file
+
+
+def require_names(names: Iterable[str], there: Iterable[str], file: Path) -> None:
+    """Say which arrays or columns a file lacks, and which it has."""
+    has = sorted(there)
+    absent = [name for name in names if name not in has]
+    if absent:
+        msg = f"{file} has no {absent}; it holds {has}. Name one of these."
+        raise ValueError(msg)
+
+
+def _require_labels(labels: np.ndarray, target: str, file: Path) -> None:
+    """Refuse empty cells among labels: they would become a class of their own."""
+    empty = [] if labels.dtype.kind == "f" else np.flatnonzero(labels == "").tolist()
+    if empty:
+        msg = (
+            f"The column {target!r} of {file} is empty in {len(empty)} rows, first in "
+            f"row {empty[0] + 1}; expected a label in each. Fill in or remove these."
+        )
+        raise ValueError(msg)
+
+
+def _read_columns(file: Path, delimiter: str) -> dict[str, np.ndarray]:
+    if not isinstance(delimiter, str) or len(delimiter) != 1:
+        msg = f"delimiter={delimiter!r} was given; expected one character, like ','."
+        raise ValueError(msg)
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as handle:
+            rows = [row for row in csv.reader(handle, delimiter=delimiter) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        msg = f"{file} cannot be read as a table: {error}. Save it as CSV in UTF-8."
+        raise ValueError(msg) from error
+    if len(rows) < 2:
+        msg = f"{file} has {len(rows)} lines; expected column names and at least a row."
+        raise ValueError(msg)
+    header = [name.strip() for name in rows[0]]
+    if len(set(header)) < len(header):
+        msg = f"{file} has the columns {header}; expected each name once. Rename some."
+        raise ValueError(msg)
+    for number, row in enumerate(rows[1:], start=1):
+        if len(row) != len(header):
+            msg = (
+                f"Row {number} of {file} has {len(row)} cells; expected {len(header)}, "
+                "one for each column name. Check the delimiter and the row."
+            )
+            raise ValueError(msg)
+    cells = zip(*rows[1:], strict=True)
+    return {name: _column(column) for name, column in zip(header, cells, strict=True)}
+
+
+def _column(values: Sequence[str]) -> np.ndarray:
+    cells = [value.strip() for value in values]
+    if all(_is_number(cell) for cell in cells if cell):
+        return np.array([float(cell) if cell else np.nan for cell in cells])
+    return np.array(cells)
+
+
+def _is_number(cell: str) -> bool:
+    """Say whether a float stands for this cell: not for the identifiers it merges."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return False
+    if not cell.lstrip("+-").isdigit():
+        return "_" not in cell  # Python reads 1_1 as 11
+    return isfinite(number) and int(number) == int(cell)

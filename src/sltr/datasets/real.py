@@ -21,54 +21,6 @@ from sklearn.utils import Bunch
 from sltr.datasets.files import load_npz
 
 
-def as_task(
-    X: np.ndarray,
-    y: np.ndarray,
-    *,
-    task: str,
-    cv: Any,
-    description: str,
-    groups: np.ndarray | None = None,
-    target_names: Sequence[str] | None = None,
-) -> Bunch:
-    """Return data with its outer folds.
-
-    `cv` is a splitter, or pairs (train rows, test rows); samples of one group must not
-    be split. The result has `cv` as pairs, so that all methods have the same folds.
-    """
-    try:
-        folds = list(cv.split(X, y, groups)) if hasattr(cv, "split") else cv
-    except ValueError as error:
-        msg = (
-            f"The {len(y)} samples of {target_names} are too few for the folds of "
-            f"{cv}: {error} Choose classes with more samples."
-        )
-        raise ValueError(msg) from error
-    return Bunch(
-        X=X,
-        y=y,
-        groups=groups,
-        cv=folds,
-        task=task,
-        target_names=None if target_names is None else list(target_names),
-        description=description,
-    )
-
-
-def choose_classes(
-    labels: np.ndarray, classes: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows with one of the classes, and their labels 0, 1, …."""
-    there = sorted(set(labels.tolist()))
-    absent = [name for name in classes if name not in there]
-    if absent or len(set(classes)) < 2 or len(set(classes)) < len(classes):
-        msg = f"classes={list(classes)} was given; expected two or more of {there}."
-        raise ValueError(msg)
-    rows = np.flatnonzero(np.isin(labels, list(classes)))
-    number = {name: k for k, name in enumerate(classes)}
-    return rows, np.array([number[name] for name in labels[rows].tolist()])
-
-
 def load_packaged(name: str, *, classes: Sequence[str] | None = None) -> Bunch:
     """Load a real data set from an installed package.
 
@@ -100,92 +52,6 @@ def load_packaged(name: str, *, classes: Sequence[str] | None = None) -> Bunch:
         msg = f"name={name!r} was given; expected one of {sorted(_PACKAGED)}."
         raise ValueError(msg)
     return _PACKAGED[name](classes)
-
-
-def _digits(classes: Sequence[str] | None) -> Bunch:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    chosen = ("3", "8") if classes is None else tuple(classes)
-    rows, y = choose_classes(digits.target.astype(str), chosen)
-    return as_task(
-        digits.images[rows],
-        y,
-        task="classification",
-        cv=StratifiedKFold(5, shuffle=True, random_state=0),
-        target_names=chosen,
-        description="Handwritten digits, 8×8 pixels, from scikit-learn.",
-    )
-
-
-_CROPS = (
-    *("unlabelled", "alfalfa", "corn-notill", "corn-mintill", "corn"),
-    *("grass-pasture", "grass-trees", "grass-pasture-mowed", "hay-windrowed"),
-    *("oats", "soybean-notill", "soybean-mintill", "soybean-clean", "wheat"),
-    *("woods", "buildings-grass-trees-drives", "stone-steel-towers"),
-)
-_TILE = 5
-_REGION = 29  # 5 × 5 regions of the image: neighbouring tiles are alike
-
-
-def _indian_pines(classes: Sequence[str] | None) -> Bunch:
-    bunch = _tensorly().load_indian_pines()
-    image, labels = np.asarray(bunch.tensor), np.asarray(bunch.ticks[0])
-    starts = np.arange(0, image.shape[0] - _TILE + 1, _TILE)
-    corners = [(i, j) for i in starts for j in starts]
-    middle = _TILE // 2
-    crops = np.array([_CROPS[labels[i + middle, j + middle]] for i, j in corners])
-    chosen = ("corn-notill", "soybean-mintill") if classes is None else tuple(classes)
-    rows, y = choose_classes(crops, chosen)
-    tiles = [image[i : i + _TILE, j : j + _TILE] for i, j in corners]
-    region = np.array([i // _REGION * 100 + j // _REGION for i, j in corners])
-    return as_task(
-        np.stack([tiles[row] for row in rows]),
-        y,
-        task="classification",
-        cv=StratifiedGroupKFold(5),
-        groups=region[rows],
-        target_names=chosen,
-        description=(
-            "Indian Pines (AVIRIS, 1992; CC BY 3.0) from TensorLy: tiles of 5×5 "
-            "pixels × 200 bands that do not overlap, labelled by the centre pixel. "
-            "Whole regions of 29×29 pixels are held out."
-        ),
-    )
-
-
-def _serology(classes: Sequence[str] | None) -> Bunch:
-    bunch = _tensorly().load_covid19_serology()
-    chosen = ("Severe", "Deceased") if classes is None else tuple(classes)
-    rows, y = choose_classes(np.asarray(bunch.ticks[0]), chosen)
-    return as_task(
-        np.asarray(bunch.tensor)[rows],
-        y,
-        task="classification",
-        cv=StratifiedKFold(5, shuffle=True, random_state=0),
-        target_names=chosen,
-        description=(
-            "COVID-19 serology (Zohar et al., Cell 2020) from TensorLy. Some patients "
-            "gave several samples and the set does not say which: scores are "
-            "optimistic for new patients."
-        ),
-    )
-
-
-def _tensorly() -> Any:
-    try:
-        import tensorly.datasets
-    except ImportError as error:
-        msg = "This set ships with TensorLy. Install it with: pip install tensorly"
-        raise ImportError(msg) from error
-    return tensorly.datasets
-
-
-_PACKAGED: dict[str, Callable[[Sequence[str] | None], Bunch]] = {
-    "digits": _digits,
-    "indian_pines": _indian_pines,
-    "serology": _serology,
-}
 
 
 def load_real(
@@ -238,11 +104,96 @@ def load_real(
     if not path.exists():
         msg = f"{path} does not exist; expected the set {name!r} there. Check `folder`."
         raise FileNotFoundError(msg)
+    if classes is not None and load is not _haxby:
+        msg = f"classes={classes!r} was given; the set {name!r} has no choice. Omit it."
+        raise ValueError(msg)
     return load(load_npz(path, target=None), classes)
 
 
+def _digits(classes: Sequence[str] | None) -> Bunch:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    chosen = ("3", "8") if classes is None else tuple(classes)
+    rows, y = choose_classes(digits.target.astype(str), chosen)
+    return as_task(
+        digits.images[rows],
+        y,
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+        target_names=chosen,
+        description="Handwritten digits, 8×8 pixels, from scikit-learn.",
+    )
+
+
+_CROPS = (
+    *("unlabelled", "alfalfa", "corn-notill", "corn-mintill", "corn"),
+    *("grass-pasture", "grass-trees", "grass-pasture-mowed", "hay-windrowed"),
+    *("oats", "soybean-notill", "soybean-mintill", "soybean-clean", "wheat"),
+    *("woods", "buildings-grass-trees-drives", "stone-steel-towers"),
+)
+_TILE = 5
+_REGION = 29  # 5 × 5 regions of the image: neighbouring tiles are alike
+
+
+def _indian_pines(classes: Sequence[str] | None) -> Bunch:
+    bunch = _tensorly().load_indian_pines()
+    image, labels = np.asarray(bunch.tensor), np.asarray(bunch.ticks[0])
+    starts = np.arange(0, image.shape[0] - _TILE + 1, _TILE)
+    corners = [(i, j) for i in starts for j in starts]
+    middle = _TILE // 2
+    crops = np.array([_CROPS[labels[i + middle, j + middle]] for i, j in corners])
+    chosen = ("corn-notill", "soybean-mintill") if classes is None else tuple(classes)
+    rows, y = choose_classes(crops, chosen)
+    tiles = [image[i : i + _TILE, j : j + _TILE] for i, j in corners]
+    region = np.array([i // _REGION * 100 + j // _REGION for i, j in corners])
+    return as_task(
+        np.stack([tiles[row] for row in rows]),
+        y,
+        cv=StratifiedGroupKFold(5),
+        groups=region[rows],
+        target_names=chosen,
+        description=(
+            "Indian Pines (AVIRIS, 1992; CC BY 3.0) from TensorLy: tiles of 5×5 "
+            "pixels × 200 bands that do not overlap, labelled by the centre pixel. "
+            "Whole regions of 29×29 pixels are held out."
+        ),
+    )
+
+
+def _serology(classes: Sequence[str] | None) -> Bunch:
+    bunch = _tensorly().load_covid19_serology()
+    chosen = ("Severe", "Deceased") if classes is None else tuple(classes)
+    rows, y = choose_classes(np.asarray(bunch.ticks[0]), chosen)
+    return as_task(
+        np.asarray(bunch.tensor)[rows],
+        y,
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+        target_names=chosen,
+        description=(
+            "COVID-19 serology (Zohar et al., Cell 2020) from TensorLy. Some patients "
+            "gave several samples and the set does not say which: scores are "
+            "optimistic for new patients."
+        ),
+    )
+
+
+def _tensorly() -> Any:
+    try:
+        import tensorly.datasets
+    except ImportError as error:
+        msg = "This set ships with TensorLy. Install it with: pip install tensorly"
+        raise ImportError(msg) from error
+    return tensorly.datasets
+
+
+_PACKAGED: dict[str, Callable[[Sequence[str] | None], Bunch]] = {
+    "digits": _digits,
+    "indian_pines": _indian_pines,
+    "serology": _serology,
+}
+
+
 def _sugar(arrays: Bunch, classes: Sequence[str] | None) -> Bunch:
-    _no_choice("sugar", classes)
     return as_task(
         arrays.X,
         arrays.y_color,
@@ -253,11 +204,9 @@ def _sugar(arrays: Bunch, classes: Sequence[str] | None) -> Bunch:
 
 
 def _eeg(arrays: Bunch, classes: Sequence[str] | None) -> Bunch:
-    _no_choice("eeg", classes)
     return as_task(
         arrays.X,
         arrays.y,
-        task="classification",
         cv=RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0),
         target_names=("control", "alcoholic"),
         description="EEG, channel × time, of 61 people (UCI, by way of TRES).",
@@ -270,7 +219,6 @@ def _haxby(arrays: Bunch, classes: Sequence[str] | None) -> Bunch:
     return as_task(
         arrays.X[rows],
         y,
-        task="classification",
         # Three runs of twelve at a time: a single one holds too few blocks to score.
         cv=GroupKFold(4),
         groups=arrays.run[rows],
@@ -280,22 +228,14 @@ def _haxby(arrays: Bunch, classes: Sequence[str] | None) -> Bunch:
 
 
 def _adrenal(arrays: Bunch, classes: Sequence[str] | None) -> Bunch:
-    _no_choice("adrenal", classes)
     test = arrays.split == "test"
     return as_task(
         arrays.X.astype(np.float32),
         arrays.y.astype(np.int64),
-        task="classification",
         cv=[(np.flatnonzero(~test), np.flatnonzero(test))],
         target_names=("normal", "mass"),
         description="AdrenalMNIST3D (MedMNIST v2, CC BY 4.0); official test set.",
     )
-
-
-def _no_choice(name: str, classes: Sequence[str] | None) -> None:
-    if classes is not None:
-        msg = f"classes={classes!r} was given; the set {name!r} has no choice. Omit it."
-        raise ValueError(msg)
 
 
 _Loader = Callable[[Bunch, Sequence[str] | None], Bunch]
@@ -307,3 +247,51 @@ _REAL: dict[str, tuple[str, _Loader]] = {
     "haxby_blocks": ("haxby_sub001_blocks_9x40x20.npz", _haxby),
     "adrenal": ("adrenalmnist3d_16.npz", _adrenal),
 }
+
+
+def as_task(
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    cv: Any,
+    description: str,
+    task: str = "classification",
+    groups: np.ndarray | None = None,
+    target_names: Sequence[str] | None = None,
+) -> Bunch:
+    """Return data with its outer folds.
+
+    `cv` is a splitter, or pairs (train rows, test rows); samples of one group must not
+    be split. The result has `cv` as pairs, so that all methods have the same folds.
+    """
+    try:
+        folds = list(cv.split(X, y, groups)) if hasattr(cv, "split") else cv
+    except ValueError as error:
+        msg = (
+            f"The {len(y)} samples of {target_names} are too few for the folds of "
+            f"{cv}: {error} Choose classes with more samples."
+        )
+        raise ValueError(msg) from error
+    return Bunch(
+        X=X,
+        y=y,
+        groups=groups,
+        cv=folds,
+        task=task,
+        target_names=None if target_names is None else list(target_names),
+        description=description,
+    )
+
+
+def choose_classes(
+    labels: np.ndarray, classes: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows with one of the classes, and their labels 0, 1, …."""
+    there = sorted(set(labels.tolist()))
+    absent = [name for name in classes if name not in there]
+    if absent or len(set(classes)) < 2 or len(set(classes)) < len(classes):
+        msg = f"classes={list(classes)} was given; expected two or more of {there}."
+        raise ValueError(msg)
+    rows = np.flatnonzero(np.isin(labels, list(classes)))
+    number = {name: k for k, name in enumerate(classes)}
+    return rows, np.array([number[name] for name in labels[rows].tolist()])

@@ -10,9 +10,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from sltr.datasets.files import load_data, read_responses
+from sltr.datasets.files import (
+    AnyPath,
+    existing_file,
+    load_csv,
+    load_data,
+    read_responses,
+    require_names,
+)
 from sltr.datasets.nifti import load_nifti
-from sltr.datasets.tables import AnyPath, existing_file, load_csv, require_names
 from sltr.datasets.video import load_video_folder
 
 

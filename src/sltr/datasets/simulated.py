@@ -1,4 +1,4 @@
-"""Coefficients to simulate from, one small function for each kind."""
+"""Simulated samples and responses, from coefficients of several kinds."""
 
 from __future__ import annotations
 
@@ -15,189 +15,7 @@ from sltr.core.tensor import contract, cp_to_tensor, mode_product
 
 Shape = tuple[int, ...]
 Ranks = int | Sequence[int]
-
-
-@dataclass(frozen=True)
-class Truth:
-    """How to draw a coefficient, and the defaults that go with it."""
-
-    draw: Callable[[Shape, Ranks, float, np.random.Generator], np.ndarray]
-    sparsity: float
-    noise: float = 0.1
-
-
-def draw_coef(
-    shape: Sequence[int],
-    truth: str,
-    rank: Ranks,
-    sparsity: float | None,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Draw a coefficient of `shape`; without `sparsity` the truth's own is used."""
-    if truth not in TRUTHS:
-        msg = f"truth={truth!r} was given; expected one of {sorted(TRUTHS)}."
-        raise ValueError(msg)
-    sizes = _check_sizes(shape)
-    kind = TRUTHS[truth]
-    zeros = kind.sparsity if sparsity is None else sparsity
-    return kind.draw(sizes, rank, check_number("sparsity", zeros, 0.0, below=1.0), rng)
-
-
-def _cp(
-    shape: Shape, rank: Ranks, sparsity: float, rng: np.random.Generator
-) -> np.ndarray:
-    factors = []
-    for size in shape:
-        factor = rng.standard_normal((size, _n_terms(rank)))
-        n_zeros = min(round(sparsity * size), size - 1)
-        for column in factor.T:
-            column[rng.permutation(size)[:n_zeros]] = 0.0
-        factors.append(factor)
-    return cp_to_tensor(factors)
-
-
-def _tucker(
-    shape: Shape, rank: Ranks, sparsity: float, rng: np.random.Generator
-) -> np.ndarray:
-    ranks = _tucker_ranks(shape, rank)
-    tensor = rng.standard_normal((1, *ranks))
-    for mode, (size, mode_rank) in enumerate(zip(shape, ranks, strict=True)):
-        factor = rng.standard_normal((size, mode_rank))
-        # As many rows as the rank stay, so that the factor keeps its rank.
-        n_zeros = min(round(sparsity * size), size - mode_rank)
-        factor[rng.permutation(size)[:n_zeros]] = 0.0
-        tensor = mode_product(tensor, factor, mode)
-    return tensor[0]
-
-
-def _block(
-    shape: Shape, rank: Ranks, sparsity: float, rng: np.random.Generator
-) -> np.ndarray:
-    n_boxes = _n_terms(rank)
-    share = ((1.0 - sparsity) / n_boxes) ** (1.0 / len(shape))
-    factors = []
-    for size in shape:
-        length = max(1, round(share * size))
-        start = rng.integers(0, size - length + 1, n_boxes)
-        place = np.arange(size)[:, None]
-        factors.append(((place >= start) & (place < start + length)).astype(float))
-    return cp_to_tensor(factors)
-
-
-def _blob(
-    shape: Shape, rank: Ranks, sparsity: float, rng: np.random.Generator
-) -> np.ndarray:
-    factors = []
-    for size in shape:
-        centre = rng.uniform(0.2, 0.8, _n_terms(rank)) * (size - 1)
-        width = max(size / 8.0, 0.5)
-        place = np.arange(size)[:, None]
-        factors.append(np.exp(-0.5 * ((place - centre) / width) ** 2))
-    coef = cp_to_tensor(factors)
-    n_zeros = min(round(sparsity * coef.size), coef.size - 1)
-    coef.flat[np.argsort(coef, axis=None, kind="stable")[:n_zeros]] = 0.0
-    return coef
-
-
-def _normal(
-    shape: Shape, rank: Ranks, sparsity: float, rng: np.random.Generator
-) -> np.ndarray:
-    return _zeroed(rng.standard_normal(shape), sparsity, rng)
-
-
-def _uniform(
-    shape: Shape, rank: Ranks, sparsity: float, rng: np.random.Generator
-) -> np.ndarray:
-    return _zeroed(rng.random(shape), sparsity, rng)
-
-
-def _zeroed(coef: np.ndarray, sparsity: float, rng: np.random.Generator) -> np.ndarray:
-    n_zeros = min(round(sparsity * coef.size), coef.size - 1)
-    coef.flat[rng.permutation(coef.size)[:n_zeros]] = 0.0
-    return coef
-
-
-_PAPER_NOISE = 0.1 * sqrt(0.1)
-
-TRUTHS: dict[str, Truth] = {
-    "cp": Truth(_cp, sparsity=0.5),
-    "tucker": Truth(_tucker, sparsity=0.5),
-    "block": Truth(_block, sparsity=0.9),
-    "blob": Truth(_blob, sparsity=0.0),
-    "sparse": Truth(_normal, sparsity=0.9),
-    "paper": Truth(_normal, sparsity=0.8, noise=_PAPER_NOISE),
-    "paper_code": Truth(_uniform, sparsity=0.8, noise=_PAPER_NOISE),
-}
-
-
-def _check_sizes(shape: Sequence[int]) -> Shape:
-    sizes = _whole(shape)
-    if not sizes or min(sizes) < 1:
-        msg = f"shape={shape!r} was given; expected integers (p1, …, pM) above 0."
-        raise ValueError(msg)
-    return sizes
-
-
-def _whole(numbers: Sequence[int]) -> Shape:
-    """Return the integers, or none at all where some are not."""
-    try:
-        return tuple(operator.index(number) for number in numbers)
-    except TypeError:
-        return ()
-
-
-def _n_terms(rank: Ranks) -> int:
-    if not isinstance(rank, int | np.integer) or rank < 1:
-        msg = f"rank={rank!r} was given; expected one integer of at least 1."
-        raise ValueError(msg)
-    return int(rank)
-
-
-def _tucker_ranks(shape: Shape, rank: Ranks) -> Shape:
-    if isinstance(rank, int | np.integer):
-        ranks = tuple(min(_n_terms(rank), size) for size in shape)
-        # A mode's rank cannot exceed the product of the others'.
-        ranks = tuple(min(r, max(prod(ranks) // r, 1)) for r in ranks)
-    else:
-        ranks = _whole(rank)
-    possible = len(ranks) == len(shape) and min(ranks) >= 1
-    possible = possible and all(
-        r <= min(size, max(prod(ranks) // r, 1))
-        for r, size in zip(ranks, shape, strict=True)
-    )
-    if not possible:
-        msg = (
-            f"rank={rank!r} was given for shape {shape}; expected one rank for each "
-            "mode, at most its size and the product of the other ranks."
-        )
-        raise ValueError(msg)
-    return ranks
-
-
-def check_number(
-    name: str,
-    value: Any,
-    smallest: float,
-    *,
-    below: float = inf,
-    largest: float | None = None,
-    strict: bool = False,
-    whole: bool = False,
-) -> float:
-    """Return a number in [smallest, below), or say what is wrong with it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
-    above = number > smallest if strict else number >= smallest
-    fits = number.is_integer() or not whole
-    if not (fits and above and (number < below or number == largest)):
-        kind = "whole number" if whole else "number"
-        bound = f"above {smallest}" if strict else f"of at least {smallest}"
-        limit = f" and below {below}" if below < inf else ""
-        msg = f"{name}={value!r} was given; expected a {kind} {bound}{limit}."
-        raise ValueError(msg)
-    return number
+Rng = np.random.Generator
 
 
 def make_tensor_regression(
@@ -283,13 +101,11 @@ def make_tensor_regression(
     X, roots = _draw_samples(coef.shape, n_samples, correlation, rngs[1])
     signal = contract(X, coef[None])[:, 0]
     if snr is not None:
-        level = _signal_sd(coef, roots) / sqrt(
-            check_number("snr", snr, 0.0, strict=True)
-        )
+        ratio = check_number("snr", snr, 0.0, strict=True)
+        level = _signal_sd(coef, roots) / sqrt(ratio)
     else:
-        level = check_number(
-            "noise", TRUTHS[truth].noise if noise is None else noise, 0.0
-        )
+        usual = TRUTHS[truth].noise
+        level = check_number("noise", usual if noise is None else noise, 0.0)
     y = signal + level * rngs[2].standard_normal(len(signal))
     X = _drop_entries(X, missing, rngs[3])
     return Bunch(X=X, y=y, coef=coef, signal=signal, noise=level)
@@ -351,7 +167,7 @@ def _draw_samples(
     shape: Shape,
     n_samples: int,
     correlation: float | Sequence[float],
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> tuple[np.ndarray, list[np.ndarray | None]]:
     """Return samples and, per mode, the root L of its correlation (None: identity)."""
     n_rows = int(check_number("n_samples", n_samples, 1.0, whole=True))
@@ -387,9 +203,7 @@ def _signal_sd(coef: np.ndarray, roots: list[np.ndarray | None]) -> float:
     return float(np.linalg.norm(tensor))
 
 
-def _drop_entries(
-    X: np.ndarray, missing: float, rng: np.random.Generator
-) -> np.ndarray:
+def _drop_entries(X: np.ndarray, missing: float, rng: Rng) -> np.ndarray:
     share = check_number("missing", missing, 0.0, below=1.0)
     return X if share == 0.0 else np.where(rng.random(X.shape) < share, np.nan, X)
 
@@ -398,3 +212,165 @@ def _generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.RandomState):
         random_state = int(random_state.randint(2**32, dtype=np.uint64))
     return np.random.default_rng(random_state)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """How to draw a coefficient, and the defaults that go with it."""
+
+    draw: Callable[[Shape, Ranks, float, np.random.Generator], np.ndarray]
+    sparsity: float
+    noise: float = 0.1
+
+
+def draw_coef(
+    shape: Sequence[int], truth: str, rank: Ranks, sparsity: float | None, rng: Rng
+) -> np.ndarray:
+    """Draw a coefficient of `shape`; without `sparsity` the truth's own is used."""
+    if truth not in TRUTHS:
+        msg = f"truth={truth!r} was given; expected one of {sorted(TRUTHS)}."
+        raise ValueError(msg)
+    sizes = _whole(shape)
+    if not sizes or min(sizes) < 1:
+        msg = f"shape={shape!r} was given; expected integers (p1, …, pM) above 0."
+        raise ValueError(msg)
+    kind = TRUTHS[truth]
+    zeros = kind.sparsity if sparsity is None else sparsity
+    return kind.draw(sizes, rank, check_number("sparsity", zeros, 0.0, below=1.0), rng)
+
+
+def _cp(shape: Shape, rank: Ranks, sparsity: float, rng: Rng) -> np.ndarray:
+    factors = []
+    for size in shape:
+        factor = rng.standard_normal((size, _n_terms(rank)))
+        n_zeros = min(round(sparsity * size), size - 1)
+        for column in factor.T:
+            column[rng.permutation(size)[:n_zeros]] = 0.0
+        factors.append(factor)
+    return cp_to_tensor(factors)
+
+
+def _tucker(shape: Shape, rank: Ranks, sparsity: float, rng: Rng) -> np.ndarray:
+    ranks = _tucker_ranks(shape, rank)
+    tensor = rng.standard_normal((1, *ranks))
+    for mode, (size, mode_rank) in enumerate(zip(shape, ranks, strict=True)):
+        factor = rng.standard_normal((size, mode_rank))
+        # As many rows as the rank stay, so that the factor keeps its rank.
+        n_zeros = min(round(sparsity * size), size - mode_rank)
+        factor[rng.permutation(size)[:n_zeros]] = 0.0
+        tensor = mode_product(tensor, factor, mode)
+    return tensor[0]
+
+
+def _block(shape: Shape, rank: Ranks, sparsity: float, rng: Rng) -> np.ndarray:
+    n_boxes = _n_terms(rank)
+    share = ((1.0 - sparsity) / n_boxes) ** (1.0 / len(shape))
+    factors = []
+    for size in shape:
+        length = max(1, round(share * size))
+        start = rng.integers(0, size - length + 1, n_boxes)
+        place = np.arange(size)[:, None]
+        factors.append(((place >= start) & (place < start + length)).astype(float))
+    return cp_to_tensor(factors)
+
+
+def _blob(shape: Shape, rank: Ranks, sparsity: float, rng: Rng) -> np.ndarray:
+    factors = []
+    for size in shape:
+        centre = rng.uniform(0.2, 0.8, _n_terms(rank)) * (size - 1)
+        width = max(size / 8.0, 0.5)
+        place = np.arange(size)[:, None]
+        factors.append(np.exp(-0.5 * ((place - centre) / width) ** 2))
+    coef = cp_to_tensor(factors)
+    n_zeros = min(round(sparsity * coef.size), coef.size - 1)
+    coef.flat[np.argsort(coef, axis=None, kind="stable")[:n_zeros]] = 0.0
+    return coef
+
+
+def _normal(shape: Shape, rank: Ranks, sparsity: float, rng: Rng) -> np.ndarray:
+    return _zeroed(rng.standard_normal(shape), sparsity, rng)
+
+
+def _uniform(shape: Shape, rank: Ranks, sparsity: float, rng: Rng) -> np.ndarray:
+    return _zeroed(rng.random(shape), sparsity, rng)
+
+
+def _zeroed(coef: np.ndarray, sparsity: float, rng: Rng) -> np.ndarray:
+    n_zeros = min(round(sparsity * coef.size), coef.size - 1)
+    coef.flat[rng.permutation(coef.size)[:n_zeros]] = 0.0
+    return coef
+
+
+_PAPER_NOISE = 0.1 * sqrt(0.1)
+
+TRUTHS: dict[str, Truth] = {
+    "cp": Truth(_cp, sparsity=0.5),
+    "tucker": Truth(_tucker, sparsity=0.5),
+    "block": Truth(_block, sparsity=0.9),
+    "blob": Truth(_blob, sparsity=0.0),
+    "sparse": Truth(_normal, sparsity=0.9),
+    "paper": Truth(_normal, sparsity=0.8, noise=_PAPER_NOISE),
+    "paper_code": Truth(_uniform, sparsity=0.8, noise=_PAPER_NOISE),
+}
+
+
+def _whole(numbers: Sequence[int]) -> Shape:
+    """Return the integers, or none at all where some are not."""
+    try:
+        return tuple(operator.index(number) for number in numbers)
+    except TypeError:
+        return ()
+
+
+def _n_terms(rank: Ranks) -> int:
+    if not isinstance(rank, int | np.integer) or rank < 1:
+        msg = f"rank={rank!r} was given; expected one integer of at least 1."
+        raise ValueError(msg)
+    return int(rank)
+
+
+def _tucker_ranks(shape: Shape, rank: Ranks) -> Shape:
+    if isinstance(rank, int | np.integer):
+        ranks = tuple(min(_n_terms(rank), size) for size in shape)
+        # A mode's rank cannot exceed the product of the others'.
+        ranks = tuple(min(r, max(prod(ranks) // r, 1)) for r in ranks)
+    else:
+        ranks = _whole(rank)
+    possible = len(ranks) == len(shape) and min(ranks) >= 1
+    possible = possible and all(
+        r <= min(size, max(prod(ranks) // r, 1))
+        for r, size in zip(ranks, shape, strict=True)
+    )
+    if not possible:
+        msg = (
+            f"rank={rank!r} was given for shape {shape}; expected one rank for each "
+            "mode, at most its size and the product of the other ranks."
+        )
+        raise ValueError(msg)
+    return ranks
+
+
+def check_number(
+    name: str,
+    value: Any,
+    smallest: float,
+    *,
+    below: float = inf,
+    largest: float | None = None,
+    strict: bool = False,
+    whole: bool = False,
+) -> float:
+    """Return a number in [smallest, below), or say what is wrong with it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    above = number > smallest if strict else number >= smallest
+    fits = number.is_integer() or not whole
+    if not (fits and above and (number < below or number == largest)):
+        kind = "whole number" if whole else "number"
+        bound = f"above {smallest}" if strict else f"of at least {smallest}"
+        limit = f" and below {below}" if below < inf else ""
+        msg = f"{name}={value!r} was given; expected a {kind} {bound}{limit}."
+        raise ValueError(msg)
+    return number

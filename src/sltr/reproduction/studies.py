@@ -190,7 +190,7 @@ def _over_sizes(**options: Any) -> tuple[Condition, ...]:
 
 
 _NAME = "error_bound"
-_CP = {"truth": "cp", "rank": 2, "snr": 10.0}
+_CP: dict[str, Any] = {"truth": "cp", "rank": 2, "snr": 10.0}
 
 ERROR_BOUND = Study(
     name=_NAME,
