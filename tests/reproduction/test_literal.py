@@ -7,8 +7,7 @@ from problems import posed
 
 from sltr.core.estimate import estimate
 from sltr.reproduction.released import (
-    _paper_operators,
-    _released_operators,
+    _operators,
     literal_estimate,
     literal_pilot,
 )
@@ -30,24 +29,24 @@ def spectral_distance(single, W):
 
 
 def test_the_printed_box_returns_its_centre_for_inner_points(single):
-    _, _, box, _ = _paper_operators(single.Z, 1.0, 1.0)
+    _, _, box, _ = _operators(single.Z, 1.0, 1.0, "paper")
     assert np.array_equal(box(single.Z + 0.9), single.Z)
     np.testing.assert_allclose(box(single.Z - 5.0), single.Z - 1.0)
-    _, _, box, _ = _released_operators(single.Z, 1.0, 1.0)
+    _, _, box, _ = _operators(single.Z, 1.0, 1.0, "released")
     np.testing.assert_allclose(box(single.Z + 0.9), single.Z + 0.9)
 
 
 def test_the_printed_ball_is_no_projection(single):
     Z = single.Z
     inside = Z + 1e-3 * Z / np.linalg.norm(Z, 2)
-    _, _, _, ball = _paper_operators(Z, 1.0, 1.0)
+    _, _, _, ball = _operators(Z, 1.0, 1.0, "paper")
     assert np.linalg.norm(ball(inside) - Z, 2) > 1.0  # it lands outside its own ball
     assert np.array_equal(ball(0.1 * Z / np.linalg.norm(Z, 2)), Z)
 
 
 def test_the_released_ball_projects_from_outside_and_collapses_inside(single):
     Z = single.Z
-    _, _, _, ball = _released_operators(Z, 1.0, 1.0)
+    _, _, _, ball = _operators(Z, 1.0, 1.0, "released")
     outside = Z + 3.0 * np.eye(*Z.shape)
     np.testing.assert_allclose(ball(outside), Z + np.eye(*Z.shape), atol=1e-12)
     assert np.array_equal(ball(Z + 0.5 * np.eye(*Z.shape)), Z)

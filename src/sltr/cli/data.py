@@ -143,7 +143,7 @@ def reproduce(
         (print_json if json else print_facts)(EXPERIMENTS)
         return
     with progress_bar(f"Running {name}", quiet=json) as move:
-        found = run(
+        done = run(
             name,
             quick=quick,
             out=out,
@@ -156,14 +156,14 @@ def reproduce(
         )
     if json:
         print_json(
-            {kind: getattr(found, kind) for kind in ("rows", "tables", "figures")}
+            {kind: getattr(done, kind) for kind in ("rows", "tables", "figures")}
         )
         return
-    for table in found.tables:
+    for table in done.tables:
         sys.stdout.write(table.read_text(encoding="utf-8"))
     say(f"Results, tables and figures are in {out}.")
-    if found.n_failed:
-        say(f"{found.n_failed} results failed; --retry runs them again.")
+    if done.n_failed:
+        say(f"{done.n_failed} results failed; --retry runs them again.")
 
 
 def info(json: Json = False, config: Config = None) -> None:
@@ -174,11 +174,11 @@ def info(json: Json = False, config: Config = None) -> None:
         sltr info
         sltr info --json
     """
-    found = environment()
+    topics = environment()
     if json:
-        print_json(found)
+        print_json(topics)
         return
-    for title, facts in found.items():
+    for title, facts in topics.items():
         sys.stdout.write(f"{title}\n")
         print_facts({f"  {name}": value for name, value in facts.items()})
 

@@ -170,11 +170,11 @@ def tune(
     check_destination(out)
     entry = registered(method)
     _refuse_null(method)
-    own = {"--epsilons": epsilons, "--memory-limit": memory_limit}
+    of_sltr = {"--epsilons": epsilons, "--memory-limit": memory_limit}
     if method != "sltr":
-        _refuse_given(own, entry.title)
+        _refuse_given(of_sltr, entry.title)
     penalties = None if epsilons is None else _penalties(epsilons)
-    stays = method == "sltr" and device == "cpu"
+    may_stay = method == "sltr" and device == "cpu"
     loaded = read_samples(
         data,
         y=y,
@@ -183,7 +183,7 @@ def tune(
         covariates=parse_names(covariates),
         mask=mask,
         # The other methods, and devices, have all samples in memory.
-        largest=memory_bytes(memory_limit) if stays else None,
+        largest=memory_bytes(memory_limit) if may_stay else None,
     )
     if folds is not None:
         check_folds(folds, loaded.X.shape[0], loaded.groups)

@@ -23,20 +23,20 @@ def _configure(context: typer.Context, path: Path | None) -> Path | None:
         msg = f"{path} cannot be read as TOML: {error}"
         raise typer.BadParameter(msg) from error
     _check_top(context, path, settings)
-    own = settings.get(str(context.info_name), {})
+    of_command = settings.get(str(context.info_name), {})
     shared = {k: v for k, v in settings.items() if not isinstance(v, dict)}
     known = {str(option.name): option for option in context.command.params}
-    found: dict[str, Any] = {}
-    for name, value in ({**shared, **own}).items():
+    values: dict[str, Any] = {}
+    for name, value in ({**shared, **of_command}).items():
         key = name.replace("-", "_")
         if key in known:
             several = known[key].nargs == -1 or getattr(known[key], "multiple", False)
             listed = value if isinstance(value, list) else [value]
-            found[key] = listed if several else _as_text(value)
-        elif name in own:
+            values[key] = listed if several else _as_text(value)
+        elif name in of_command:
             what = f"{path} sets {name!r}, which {context.info_name} does not have"
             raise typer.BadParameter(f"{what}; {_one_of(key, known)}")
-    context.default_map = {**(context.default_map or {}), **found}
+    context.default_map = {**(context.default_map or {}), **values}
     return path
 
 

@@ -189,27 +189,27 @@ def _report_command(out: Path, data: list[Path], options: dict[str, Any]) -> str
     """Return the command that shows this model, as the shell takes it."""
     words = ["sltr", "report", str(out), *map(str, data[:1])]
     chosen = {name: value for name, value in options.items() if value is not None}
-    told = [shlex.join((name, str(value))) for name, value in chosen.items()]
-    return " ".join([shlex.join(words), *["…"][: len(data) - 1], *told])
+    options_text = [shlex.join((name, str(value))) for name, value in chosen.items()]
+    return " ".join([shlex.join(words), *["…"][: len(data) - 1], *options_text])
 
 
 def _fitted_values(model: Any) -> dict[str, Any]:
     """Return what fitting found or chose, as far as it is a number, word or shape."""
-    told = {"shape_in_", "n_features_in_", "best_index_", "n_covariates_in_"}
-    found: dict[str, Any] = {}
+    left_out = {"shape_in_", "n_features_in_", "best_index_", "n_covariates_in_"}
+    facts: dict[str, Any] = {}
     for name, value in vars(model).items():
         if name == "refine_settings_":
-            found |= _refit(model)
+            facts |= _refit(model)
         elif name == "best_params_":
-            found |= {key.replace("_", " "): item for key, item in value.items()}
+            facts |= {key.replace("_", " "): item for key, item in value.items()}
         elif (
             name.endswith("_")
-            and name not in told
+            and name not in left_out
             and isinstance(value, int | float | str | tuple)
             and len(str(value)) < 40
         ):
-            found[name.rstrip("_").replace("_", " ")] = value
-    return found
+            facts[name.rstrip("_").replace("_", " ")] = value
+    return facts
 
 
 def _refit(model: Any) -> dict[str, Any]:

@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 SCHEMA = 1
+# What a header that is damaged, or not ours, can raise.
+_DAMAGES = (KeyError, ValueError, TypeError, AttributeError, RecursionError)
 _KEY = "sltr"
 # A callback belongs to the process that watches a fit, moments of samples, P × P, to
 # the one that streams them, and requests for metadata to the pipeline around the model.
@@ -42,7 +44,7 @@ _LEFT_OUT = ("progress", "_moments", "_metadata_request")
 
 def estimator_classes() -> dict[str, type[BaseEstimator]]:
     """Return the public estimators of the package, by class name."""
-    found: dict[str, type[BaseEstimator]] = {}
+    classes: dict[str, type[BaseEstimator]] = {}
     names = [
         info.name
         for package in (sltr.estimators, sltr.peers)
@@ -57,8 +59,8 @@ def estimator_classes() -> dict[str, type[BaseEstimator]]:
                 and hasattr(item, "fit")
                 and not name.startswith("_")
             ):
-                found[item.__name__] = item
-    return dict(sorted(found.items()))
+                classes[item.__name__] = item
+    return dict(sorted(classes.items()))
 
 
 def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
@@ -173,7 +175,7 @@ def load(path: str | os.PathLike) -> Any:
     try:
         params = {k: decode(v, tensors) for k, v in header["params"].items()}
         fitted = {k: decode(v, tensors) for k, v in header["fitted"].items()}
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except _DAMAGES as error:
         msg = f"{path} is not a model of sltr, or damaged: {error}."
         raise ValueError(msg) from error
     return _fill(cls(**_known_params(cls, params, path)), fitted, path)
@@ -220,15 +222,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Tensors]:
         header = json.loads(text)
         if not isinstance(header, dict):
             raise TypeError("its header is not an object")
-    except (
-        safetensors.SafetensorError,
-        KeyError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        OSError,
-    ) as error:
+    except (safetensors.SafetensorError, OSError, *_DAMAGES) as error:
         msg = (
             f"{path} is not a model of sltr, or damaged ({error}); expected a file "
             "written by sltr.save. Copy or save the model again."

@@ -26,20 +26,10 @@ _PLAIN_KINDS = "biufcmMSU"
 _SPLITTERS = {
     name: getattr(model_selection, name)
     for name in (
-        "GroupKFold",
-        "GroupShuffleSplit",
-        "KFold",
-        "LeaveOneGroupOut",
-        "LeaveOneOut",
-        "LeavePGroupsOut",
-        "LeavePOut",
-        "PredefinedSplit",
-        "RepeatedKFold",
-        "RepeatedStratifiedKFold",
-        "ShuffleSplit",
-        "StratifiedGroupKFold",
-        "StratifiedKFold",
-        "StratifiedShuffleSplit",
+        *("GroupKFold", "GroupShuffleSplit", "KFold", "LeaveOneGroupOut"),
+        *("LeaveOneOut", "LeavePGroupsOut", "LeavePOut", "PredefinedSplit"),
+        *("RepeatedKFold", "RepeatedStratifiedKFold", "ShuffleSplit"),
+        *("StratifiedGroupKFold", "StratifiedKFold", "StratifiedShuffleSplit"),
         "TimeSeriesSplit",
     )
 }

@@ -205,11 +205,11 @@ def _shown(modes: Modes, show: Any, shape: Sequence[int]) -> tuple[int, int]:
     if show is None:
         return largest_modes(shape)
     several = isinstance(show, Iterable) and not isinstance(show, str)
-    found = [modes.index(mode) for mode in show] if several else []
-    if len(found) != 2 or found[0] == found[1]:
+    chosen = [modes.index(mode) for mode in show] if several else []
+    if len(chosen) != 2 or chosen[0] == chosen[1]:
         msg = f"show={show!r} was given; expected two different modes, as (0, 1)."
         raise ValueError(msg)
-    return found[0], found[1]
+    return chosen[0], chosen[1]
 
 
 def _choose(

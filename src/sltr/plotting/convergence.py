@@ -83,8 +83,8 @@ def plot_convergence(
     >>> ax.get_yscale()
     'log'
     """
-    iterations, values, found = convergence_history(model)
-    if tol is None and "lowest" not in found:
+    iterations, values, measure = convergence_history(model)
+    if tol is None and "lowest" not in measure:
         tol = getattr(model, "tol", None)
     ax = tidy(new_axes(ax))
     positive = values > 0
@@ -102,7 +102,7 @@ def plot_convergence(
     if not positive.any():
         ax.text(0.5, 0.5, "exactly zero", transform=ax.transAxes, ha="center")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set(xlabel="iteration", ylabel=name or found)
+    ax.set(xlabel="iteration", ylabel=name or measure)
     return ax
 
 

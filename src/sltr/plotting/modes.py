@@ -104,7 +104,7 @@ class Modes:
                 )
                 raise ValueError(msg)
             coords = dict(enumerate(coords))
-        found: list[np.ndarray | None] = [None] * order
+        checked: list[np.ndarray | None] = [None] * order
         for mode, given in coords.items():
             if given is None:
                 continue
@@ -116,12 +116,12 @@ class Modes:
                     f"given; expected one for each of its {shape[number]} slices."
                 )
                 raise ValueError(msg)
-            found[number] = values
-        return tuple(found)
+            checked[number] = values
+        return tuple(checked)
 
     def indices(self, chosen: Mapping | None, shape: Sequence[int]) -> dict[int, Any]:
         """Return the chosen slices by mode number, checked against `shape`."""
-        found = {}
+        checked = {}
         for mode, index in (chosen or {}).items():
             number = self.index(mode)
             values = np.atleast_1d(np.asarray(index))
@@ -134,8 +134,8 @@ class Modes:
                     f"whole numbers below {size}."
                 )
                 raise ValueError(msg)
-            found[number] = [int(value) % size for value in values]
-        return found
+            checked[number] = [int(value) % size for value in values]
+        return checked
 
 
 def _text(value: Any) -> str:

@@ -62,8 +62,9 @@ def path_along(
         raise ValueError(msg)
     at = {other: _level(other, columns[other], wanted.get(other)) for other in others}
     keep = np.all([columns[other] == at[other] for other in others], axis=0)
-    told = {other: at[other] for other in others if other in varying}
-    return name, columns[name][keep], np.asarray(to_numpy(path.coef))[keep], told
+    coefs = np.asarray(to_numpy(path.coef))[keep]
+    fixed_values = {other: at[other] for other in others if other in varying}
+    return name, columns[name][keep], coefs, fixed_values
 
 
 def _level(name: str, column: np.ndarray, wanted: float | None) -> float:
@@ -144,8 +145,8 @@ def plot_path(
     """
     at: dict[str, float] = {}
     if isinstance(values, SLTRPath):
-        found, values, coefs, at = path_along(values, along, fixed)
-        name = name or found
+        varied, values, coefs, at = path_along(values, along, fixed)
+        name = name or varied
     elif coefs is None or along or fixed:
         msg = (
             f"{type(values).__name__} was given; expected values and coefs, or a path "

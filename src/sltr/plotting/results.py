@@ -135,7 +135,7 @@ def _rows(
 def _share_limits(axes: Sequence[Any], labels: list[str], axis: str) -> None:
     """Give panels of the same quantity the same limits, so that they compare."""
     for label in set(labels):
-        group = [ax for ax, own in zip(axes, labels, strict=True) if own == label]
+        group = [ax for ax, shown in zip(axes, labels, strict=True) if shown == label]
         limits = np.array([getattr(ax, f"get_{axis}lim")() for ax in group])
         for ax in group:
             getattr(ax, f"set_{axis}lim")(limits[:, 0].min(), limits[:, 1].max())

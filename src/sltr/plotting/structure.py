@@ -75,17 +75,17 @@ def plot_spectrum(
 
 def _spectra(coef: np.ndarray) -> list[tuple[list[int], np.ndarray]]:
     """Return singular values of unfoldings over the largest, and the modes of each."""
-    found: list[tuple[list[int], np.ndarray]] = []
+    spectra: list[tuple[list[int], np.ndarray]] = []
     for mode in range(coef.ndim):
         values = np.linalg.svd(unfold(coef[None], mode)[0], compute_uv=False)
         values = values / (values[0] or 1.0)
-        for together, known in found:
+        for together, known in spectra:
             if known.size == values.size and np.allclose(known, values, atol=1e-6):
                 together.append(mode)
                 break
         else:
-            found.append(([mode], values))
-    return found
+            spectra.append(([mode], values))
+    return spectra
 
 
 def plot_factors(
@@ -119,11 +119,11 @@ def plot_factors(
     whose, coef = target_name(coef, target), coef_array(coef, target)
     modes = Modes.of(coef.shape, mode_names, units, coords)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 3.0)
-    axes = fig.subplots(1, coef.ndim, squeeze=False)[0]
+    axes = _axes_of_modes(fig, modes, "singular vector", whose)
     for mode, ax in enumerate(axes):
         left, values, _ = np.linalg.svd(unfold(coef[None], mode)[0], False)
         total = float(np.sum(values**2)) or 1.0
-        tidy(ax).axhline(0.0, color="0.4", linewidth=0.8)
+        ax.axhline(0.0, color="0.4", linewidth=0.8)
         for k in range(min(n_factors, values.size)):
             vector = left[:, k]
             vector = vector * np.sign(vector[np.argmax(np.abs(vector))] or 1.0)
@@ -133,15 +133,22 @@ def plot_factors(
                 linestyle=("-", "--", ":", "-.")[k % 4],
                 label=f"no. {k + 1}: {100 * values[k] ** 2 / total:.0f} %",
             )
-        ax.set(xlabel=modes.label(mode))
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        modes.tick(ax.xaxis, mode, 5)
         place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3}
         ax.legend(frameon=False, fontsize=9, **place)
-    axes[0].set_ylabel("singular vector")
-    if whose:
-        fig.suptitle(whose, fontsize=10)
     return fig
+
+
+def _axes_of_modes(fig: Any, modes: Modes, label: str, title: str) -> Any:
+    """Return axes side by side, one for each mode, over its slices."""
+    axes = fig.subplots(1, len(modes.names), squeeze=False)[0]
+    for mode, ax in enumerate(axes):
+        tidy(ax).set_xlabel(modes.label(mode))
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        modes.tick(ax.xaxis, mode, 5)
+    axes[0].set_ylabel(label)
+    if title:
+        fig.suptitle(title, fontsize=10)
+    return axes
 
 
 def mode_weights(coef: np.ndarray) -> list[np.ndarray]:
@@ -177,14 +184,8 @@ def plot_mode_importance(
     whose, coef = target_name(coef, target), coef_array(coef, target)
     modes = Modes.of(coef.shape, mode_names, units, coords)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 2.8)
-    axes = fig.subplots(1, coef.ndim, squeeze=False)[0]
-    for mode, (ax, share) in enumerate(zip(axes, mode_weights(coef), strict=True)):
-        tidy(ax).bar(np.arange(share.size), 100 * share, 0.9, color=COLOURS[0])
-        ax.set(xlabel=modes.label(mode))
+    axes = _axes_of_modes(fig, modes, "share of ‖W‖² (%)", whose)
+    for ax, share in zip(axes, mode_weights(coef), strict=True):
+        ax.bar(np.arange(share.size), 100 * share, 0.9, color=COLOURS[0])
         ax.set_xlim(-0.6, share.size - 0.4)
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        modes.tick(ax.xaxis, mode, 5)
-    axes[0].set_ylabel("share of ‖W‖² (%)")
-    if whose:
-        fig.suptitle(whose, fontsize=10)
     return fig

@@ -109,8 +109,9 @@ def cv_surface(
             score[place], error[place] = mean[g], spread[g]
         if g == best:
             chosen = place
-    told = {name: value for name, value in at.items() if name in own_settings(centre)}
-    return Surface(x, y or "", x_values, y_values, score, error, chosen, told)
+    settings = own_settings(centre)
+    applying = {name: value for name, value in at.items() if name in settings}
+    return Surface(x, y or "", x_values, y_values, score, error, chosen, applying)
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -133,13 +134,13 @@ def _position(values: list, value: Any) -> int:
 
 
 def _distinct(values: Sequence) -> list:
-    found: list = []
+    different: list = []
     for value in values:
-        if not any(_equal(value, other) for other in found):
-            found.append(value)
-    numbers = [v for v in found if _is_number(v)]
+        if not any(_equal(value, other) for other in different):
+            different.append(value)
+    numbers = [v for v in different if _is_number(v)]
     return sorted(numbers, key=lambda v: (_is_nan(v), v)) + [
-        v for v in found if not _is_number(v)
+        v for v in different if not _is_number(v)
     ]
 
 

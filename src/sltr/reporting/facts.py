@@ -19,19 +19,8 @@ from sltr.tuning.candidates import SETTINGS, own_settings
 
 # Parameters that say how to compute, how to choose or how samples are stored.
 _NO_SETTINGS = {
-    "tol",
-    "max_iter",
-    "max_steps",
-    "n_alphas",
-    "n_jobs",
-    "random_state",
-    "cv",
-    "scoring",
-    "verbose",
-    "progress",
-    "memory_limit",
-    "feature_shape",
-    "refine",
+    *("tol", "max_iter", "max_steps", "n_alphas", "n_jobs", "random_state", "cv"),
+    *("scoring", "verbose", "progress", "memory_limit", "feature_shape", "refine"),
 }
 
 
@@ -43,15 +32,15 @@ def given_settings(model: Any, tuned: Collection[str] = ()) -> dict[str, str]:
     params, kind = model.get_params(deep=False), refinement(model)
     # The Lasso has a threshold, and needs no estimate to start from.
     idle = {"epsilon", "lambda_low"} if kind == "sparse" else set()
-    found = {
+    settings = {
         name: params[name]
         for name, parameter in signature(type(model)).parameters.items()
         if name not in {*_NO_SETTINGS, *idle, *tuned}
         and _is_told(params[name], parameter.default)
     }
     if kind and not isinstance(model.refine, str) and "refine" not in tuned:
-        found |= _refit_settings(model, model.refine[1:])
-    return {name: short(value) for name, value in found.items()}
+        settings |= _refit_settings(model, model.refine[1:])
+    return {name: short(value) for name, value in settings.items()}
 
 
 def chosen_by_loo(model: Any) -> dict[str, str]:
@@ -66,8 +55,8 @@ def chosen_by_folds(model: Any) -> dict[str, str]:
     """Return the settings of a refit of which only the kind was given."""
     if not isinstance(getattr(model, "refine", None), str):
         return {}
-    found = _refit_settings(model, getattr(model, "refine_settings_", ()))
-    return {name: short(value) for name, value in found.items()}
+    settings = _refit_settings(model, getattr(model, "refine_settings_", ()))
+    return {name: short(value) for name, value in settings.items()}
 
 
 def refinement(model: Any) -> str | None:

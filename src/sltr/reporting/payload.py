@@ -131,7 +131,7 @@ def outcome_payload(outcome: Outcome, label: str) -> dict[str, Any]:
             "null": float(outcome.null),
         }
     counts = confusion_matrix(outcome.y, outcome.predicted, labels=outcome.classes)
-    found: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "kind": "classification",
         "classes": [str(label) for label in outcome.classes],
         "counts": counts.tolist(),
@@ -140,10 +140,10 @@ def outcome_payload(outcome: Outcome, label: str) -> dict[str, Any]:
     if outcome.decision is not None and truth.any() and not truth.all():
         false_rate, true_rate, _ = roc_curve(truth, outcome.decision)
         step = max(1, -(-len(false_rate) // MAX_POINTS))
-        found["roc"] = [
+        payload["roc"] = [
             _numbers(np.append(rate[:-1:step], 1.0)) for rate in (false_rate, true_rate)
         ]
-    return found
+    return payload
 
 
 def _shrink(

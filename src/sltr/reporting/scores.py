@@ -134,10 +134,10 @@ def check_lengths(X: Any, y: Any) -> None:
 
 
 def _check_known(y: np.ndarray, classes: np.ndarray) -> None:
-    strange = sorted(set(y.tolist()) - set(classes.tolist()), key=repr)
-    if strange:
+    unknown = sorted(set(y.tolist()) - set(classes.tolist()), key=repr)
+    if unknown:
         msg = (
-            f"Labels {', '.join(map(repr, strange[:5]))} were given; expected those "
+            f"Labels {', '.join(map(repr, unknown[:5]))} were given; expected those "
             f"the model knows, {', '.join(map(repr, classes.tolist()[:5]))}. Write "
             "them as in fit, and leave out samples of other classes."
         )

@@ -76,27 +76,27 @@ def method_text(facts: dict[str, Any]) -> str:
 
 def _settings_texts(facts: dict[str, Any]) -> list[str]:
     """Return how the hyper-parameters came about, in sentences."""
-    found = []
+    sentences = []
     if facts["chosen"]:
-        found.append(
+        sentences.append(
             f"Hyper-parameters ({_equations(facts['chosen'])}) were chosen by "
             f"{facts['folds']} over {facts['n_candidates']} candidates."
         )
     if facts["answer"]:
-        return [*found, answer_text(facts["answer"], facts["best"])]
+        return [*sentences, answer_text(facts["answer"], facts["best"])]
     if facts["settings"]:
         others = "Other hyper-parameters" if facts["chosen"] else "Hyper-parameters"
-        found.append(f"{others} were set to {_equations(facts['settings'])}.")
+        sentences.append(f"{others} were set to {_equations(facts['settings'])}.")
     if facts["by_loo"]:
-        found.append(
+        sentences.append(
             f"The least leave-one-out error chose {_equations(facts['by_loo'])}."
         )
     if facts["by_folds"]:
-        found.append(
+        sentences.append(
             f"Cross-validation within these samples chose "
             f"{_equations(facts['by_folds'])} for the refit."
         )
-    return found
+    return sentences
 
 
 def _structure_text(facts: dict[str, Any]) -> str:

@@ -86,10 +86,10 @@ def _line(study: Study, rows: Sequence[Row], condition: str, method: str) -> lis
     return texts
 
 
-def _text(found: Cell | None, digits: int) -> str:
-    if found is None:
+def _text(known: Cell | None, digits: int) -> str:
+    if known is None:
         return "–"
-    mean, error, number = found
+    mean, error, number = known
     spread = f" ± {error:.{digits}f}" if number > 1 and digits else ""
     return f"{mean:.{digits}f}{spread}"
 
@@ -116,7 +116,7 @@ def _origin(rows: Sequence[Row]) -> str:
     counts: dict[str, set[int]] = {}
     for row in rows:
         counts.setdefault(row["experiment"], set()).add(row["repetition"])
-    each = ", ".join(f"{name} {len(found)}" for name, found in counts.items())
+    each = ", ".join(f"{name} {len(numbers)}" for name, numbers in counts.items())
     names = ", ".join(
         f"{name} {_versions(rows, name)}" for name in ("sltr", "numpy", "scikit-learn")
     )
@@ -152,60 +152,58 @@ def draw_figures(
 ) -> list[Path]:
     """Draw the study's figures into `folder` and return their files."""
     figures = {f"{stem}.png": _results(study, rows)}
-    for condition, found in _by_condition(study, rows).items():
+    for condition, chosen in _by_condition(study, rows).items():
         name = re.sub(r"[^\w-]+", "_", condition)
-        figures[f"{stem}_{name}.png"] = _heat_maps(condition, found, folder)
+        figures[f"{stem}_{name}.png"] = _heat_maps(condition, chosen, folder)
     return [_save(fig, folder / name) for name, fig in figures.items() if fig]
 
 
 def _results(study: Study, rows: Sequence[Row]) -> Any:
     from sltr.plotting.results import Panel, plot_results
 
-    conditions = study.conditions()
-    panels = []
-    series = {
-        TITLES[method]: [
-            None
-            if (value := study.published.get(c, {}).get(method)) is None
-            else (value, 0.0)
-            for c in conditions
-        ]
-        for method in study.lines()
-    }
+    conditions, places = study.conditions(), _places(study)
     drawn = [column for column in study.columns if column.panel]
-    if any(value for values in series.values() for value in values):
+    panels = []
+    printed = _nonempty(
+        {
+            TITLES[method]: [
+                None
+                if (value := study.published.get(c, {}).get(method)) is None
+                else (value, 0.0)
+                for c in conditions
+            ]
+            for method in study.lines()
+        }
+    )
+    if printed:
         label = drawn[0].title.rpartition(": ")[2]
-        panels.append(Panel("published", label, _nonempty(series)))
+        panels.append(Panel("published", label, printed))
     if study.together:
-        panels.append(_one_panel(study, rows, drawn))
+        # One panel has the first column by method, the others by their title.
+        first, *others = drawn
+        series = _series(study, rows, first, conditions)
+        for column in others:
+            values = _series(study, rows, column, conditions).values()
+            series |= dict(zip([column.title], values, strict=False))
+        panels.append(Panel(study.title, first.title, series))
         drawn = []
     for column in drawn:
         title, _, label = column.title.rpartition(": ")
-        found = _series(study, rows, column, conditions)
-        if found:
-            panels.append(Panel(title or label, label, found))
+        series = _series(study, rows, column, conditions)
+        if series:
+            panels.append(Panel(title or label, label, series))
     if not panels:
         return None
+    numbers = [place for place in places if not isinstance(place, str)]
+    decades = bool(numbers) and min(numbers) > 0 and max(numbers) >= 30 * min(numbers)
     return plot_results(
         panels,
-        _places(study),
+        places,
         place_label=study.x or "",
         log=study.log,
-        log_places=_spans_decades(_places(study)),
+        log_places=decades,
         styles=None if study.together else _STYLES,
     )
-
-
-def _one_panel(study: Study, rows: Sequence[Row], columns: list[Column]) -> Any:
-    """Return a panel with the first column by method, the others by their title."""
-    from sltr.plotting.results import Panel
-
-    first, *others = columns
-    found = _series(study, rows, first, study.conditions())
-    for column in others:
-        values = _series(study, rows, column, study.conditions())
-        found |= dict(zip([column.title], values.values(), strict=False))
-    return Panel(study.title, first.title, found)
 
 
 def _series(
@@ -214,7 +212,7 @@ def _series(
     return _nonempty(
         {
             TITLES[method]: [
-                None if (found := cell(rows, column, c, method)) is None else found[:2]
+                None if (known := cell(rows, column, c, method)) is None else known[:2]
                 for c in conditions
             ]
             for method in study.methods()
@@ -227,29 +225,25 @@ def _nonempty(series: dict[str, list]) -> dict[str, list]:
 
 
 def _places(study: Study) -> list[Any]:
+    """Return where the conditions are drawn: their option `x`, or their names."""
     if study.x is None:
         return study.conditions()
-    options = {
+    values = {
         condition.label: condition.options[study.x]
         for part in study.parts
         for condition in part.experiment.conditions
     }
-    return [options[label] for label in study.conditions()]
-
-
-def _spans_decades(places: list[Any]) -> bool:
-    numbers = [place for place in places if not isinstance(place, str)]
-    return bool(numbers) and min(numbers) > 0 and max(numbers) >= 30 * min(numbers)
+    return [values[label] for label in study.conditions()]
 
 
 def _by_condition(study: Study, rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows of the first repetition whose coefficients are to be drawn."""
-    found: dict[str, list[Row]] = {}
+    by_condition: dict[str, list[Row]] = {}
     for row in rows:
         wanted = row["experiment"] == study.heat_maps and row["repetition"] == 0
         if wanted and not row["error"]:
-            found.setdefault(row["condition"], []).append(row)
-    return found
+            by_condition.setdefault(row["condition"], []).append(row)
+    return by_condition
 
 
 def _heat_maps(condition: str, rows: list[Row], folder: Path) -> Any:

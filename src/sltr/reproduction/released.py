@@ -72,11 +72,10 @@ def literal_estimate(
     change and says nothing about optimality.
     """
     _check_variant(variant)
-    make = _paper_operators if variant == "paper" else _released_operators
     answers = []
     for mode in range(pilot.ndim):
         Z = unfold(pilot[None], mode)[0]
-        operators = make(Z, 4.0 * lambda_sparse, 4.0 * lambda_low)
+        operators = _operators(Z, 4.0 * lambda_sparse, 4.0 * lambda_low, variant)
         size = _number_of_entries if variant == "released" else _frobenius_norm
         answers.append(_iterate(Z, operators, size, relax, tol, max_iter))
     folded = [
@@ -112,43 +111,31 @@ def _iterate(
     return W, change, n_iter
 
 
-def _paper_operators(Z: np.ndarray, a: float, b: float) -> list[Operator]:
+def _operators(Z: np.ndarray, a: float, b: float, variant: str) -> list[Operator]:
+    """Return the two thresholds, the box and the spectral ball about Z."""
+
     def box(W):
         away = W - Z
+        if variant == "released":
+            return Z + np.clip(away, -a, a)
         return np.where(np.abs(away) <= a, Z, Z + a * np.sign(away))
 
     def ball(W):
-        left, values, right = np.linalg.svd(W, full_matrices=False)
+        released = variant == "released"
+        left, values, right = np.linalg.svd(W - Z if released else W, False)
         if values.max() <= b:
             return Z
-        return (left * np.maximum(values - b, 0.0)) @ right + Z
+        values = np.minimum(values, b) if released else np.maximum(values - b, 0.0)
+        return Z + (left * values) @ right
 
-    return [_entry_threshold(a), _singular_value_threshold(b), box, ball]
-
-
-def _released_operators(Z: np.ndarray, a: float, b: float) -> list[Operator]:
-    def box(W):
-        return Z + np.clip(W - Z, -a, a)
-
-    def ball(W):
-        left, values, right = np.linalg.svd(W - Z, full_matrices=False)
-        if values.max() <= b:
-            return Z
-        return Z + (left * np.minimum(values, b)) @ right
-
-    return [_entry_threshold(a), _singular_value_threshold(b), box, ball]
-
-
-def _entry_threshold(t: float) -> Operator:
-    return lambda W: np.sign(W) * np.maximum(np.abs(W) - t, 0.0)
-
-
-def _singular_value_threshold(t: float) -> Operator:
     def threshold(W):
-        left, values, right = np.linalg.svd(W, full_matrices=False)
-        return (left * np.maximum(values - t, 0.0)) @ right
+        return np.sign(W) * np.maximum(np.abs(W) - a, 0.0)
 
-    return threshold
+    def threshold_values(W):
+        left, values, right = np.linalg.svd(W, full_matrices=False)
+        return (left * np.maximum(values - b, 0.0)) @ right
+
+    return [threshold, threshold_values, box, ball]
 
 
 def _number_of_entries(W: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""A study's conditions on the data that a user names: films, or real sets."""
+"""Run a study of the paper on the data that a user names, and write its page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def with_data(
     study: Study,
     data: str | PathLike[str] | None,
     classes: Sequence[Sequence[str]] | None,
-    target: Path,
     quick: bool,
 ) -> Study:
     """Return the study with its conditions on the data given."""
@@ -192,7 +191,7 @@ def reproduce(
     methods = [methods] if isinstance(methods, str) else methods
     _check_methods(study, methods)
     target = make_folder(out)
-    study = with_data(study.version(quick, methods), data, classes, target, quick)
+    study = with_data(study.version(quick, methods), data, classes, quick)
     rows = _run_parts(study, target, n_jobs, retry, progress)
     stem = f"{name}_quick" if quick else name
     if find_spec("matplotlib") is None:
