@@ -25,7 +25,7 @@ import numpy as np
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.ridge import cheapest_method
 from sltr.samples.budget import memory_bytes
-from sltr.samples.samples import combine, gram, inner, lazy_samples, squares
+from sltr.samples.samples import lazy_samples
 
 SHAPE = (80, 80, 80)
 SEED = 0
@@ -194,7 +194,7 @@ def gram_rates(options):
             source = opened(path)
             np.asarray(source[:])  # to the page cache
             lazy = lazy_samples(source, shape, options.limit)
-            found = _best(lambda lazy=lazy: gram(lazy, centred=True))
+            found = _best(lambda lazy=lazy: lazy.gram(centred=True))
             print(
                 f"  {n_samples:<6} {prod(shape):<8} {kind:<7} {options.limit:<6} "
                 f"{plain:7.2f} {own:7.2f} {found:9.2f}   "
@@ -324,7 +324,7 @@ def plan(options):
     source = opened(path)
     size = source.nbytes
     lazy = lazy_samples(source, shape, "500MB")
-    bandwidth = size / _best(lambda: squares(lazy, np.zeros(P)))
+    bandwidth = size / _best(lambda: lazy.squares(np.zeros(P)))
     print(
         f"Here: {rate / 1e9:.0f} Gflop/s for products, {bandwidth / 1e9:.2f} GB/s for"
     )
@@ -332,9 +332,9 @@ def plan(options):
     print(f"{n_samples} × {P} ({size / 1e9:.1f} GB), by the model and measured:")
     C, W = rng.standard_normal((20, n_samples)), rng.standard_normal((200, P))
     cases = {
-        "Gram matrix": (lambda: gram(lazy), n_samples**2 * P),
-        "20 combinations C·X": (lambda: combine(C, lazy), 2 * 20 * n_samples * P),
-        "200 predictions X·Wᵀ": (lambda: inner(lazy, W), 2 * 200 * n_samples * P),
+        "Gram matrix": (lazy.gram, n_samples**2 * P),
+        "20 combinations C·X": (lambda: lazy.combine(C), 2 * 20 * n_samples * P),
+        "200 predictions X·Wᵀ": (lambda: lazy.inner(W), 2 * 200 * n_samples * P),
     }
     for name, (work, flops) in cases.items():
         expected = flops / rate + size / bandwidth

@@ -14,7 +14,7 @@ from test_stored import check_products
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.samples import dask as room
-from sltr.samples import samples
+from sltr.samples.samples import lazy_samples
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -27,7 +27,7 @@ EVERYWHERE = ("synchronous", "threads")
 
 def lazy(X, chunks):
     array = da.from_array(X, chunks=chunks)
-    return samples.lazy_samples(array, X.shape[1:], 10**6)
+    return lazy_samples(array, X.shape[1:], 10**6)
 
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
@@ -50,7 +50,7 @@ def test_small_row_chunks_are_merged_for_the_gram_matrix(rng, monkeypatch):
     original = room.computed
     monkeypatch.setattr(room, "computed", lambda t: found.append(len(t)) or original(t))
     with dask.config.set(scheduler="synchronous"):
-        assert_close(samples.gram(lazy(X, (1, 3))), X @ X.T)
+        assert_close(lazy(X, (1, 3)).gram(), X @ X.T)
     assert found == [1]
 
 
@@ -61,14 +61,14 @@ def test_values_that_are_not_finite_are_named(rng):
         dask.config.set(scheduler="threads"),
         pytest.raises(ValueError, match=r"samples 10:15 .* first in sample 13"),
     ):
-        samples.combine(np.ones((1, 23)), lazy(X, (5, 3, 5, 4)))
+        lazy(X, (5, 3, 5, 4)).combine(np.ones((1, 23)))
 
 
 @pytest.mark.parametrize(
     "product",
     [
-        lambda X: samples.gram(X),
-        lambda X: samples.inner_groups(X, [(np.arange(5, 15), np.ones((1, 120)))]),
+        lambda X: X.gram(),
+        lambda X: X.inner_groups([(np.arange(5, 15), np.ones((1, 120)))]),
     ],
 )
 def test_a_sample_is_named_by_its_place_in_the_array(rng, product):
@@ -297,7 +297,7 @@ def test_scattered_coefficients_lost_with_their_worker_are_sent_again(
 
     thread, killed = kill_once(client, holder)
     array = slow_chunks(X, tmp_path)
-    found = samples.inner(samples.lazy_samples(array, X.shape[1:], 10**6), W)
+    found = lazy_samples(array, X.shape[1:], 10**6).inner(W)
     thread.join()
     assert killed
     assert len(sent) == 2

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from oracles import assert_close
 
-from sltr.samples import samples as design
 from sltr.samples import stored
+from sltr.samples.samples import is_left_in_place, lazy_samples
 
 zarr = pytest.importorskip("zarr")
 
@@ -53,7 +53,7 @@ def as_zarr(X, chunks, path=None):
 
 
 def lazy(source, **options):
-    return design.lazy_samples(source, tuple(source.shape[1:]), 10**6, **options)
+    return lazy_samples(source, tuple(source.shape[1:]), 10**6, **options)
 
 
 def centred(matrix):
@@ -65,21 +65,19 @@ def centred(matrix):
 def check_products(found, X, rng):
     flat = X.reshape(len(X), -1)
     C, W = rng.normal(size=(2, len(X))), rng.normal(size=(3, flat.shape[1]))
-    assert_close(design.gram(found), flat @ flat.T, scale=1e4)
+    assert_close(found.gram(), flat @ flat.T, scale=1e4)
     shifted = flat - flat.mean(axis=0)
-    gram = centred(design.gram(found, centred=True))
+    gram = centred(found.gram(centred=True))
     assert_close(gram, shifted @ shifted.T, scale=1e3)
-    assert_close(design.combine(C, found), C @ flat, scale=100)
-    assert_close(design.inner(found, W), flat @ W.T, scale=100)
+    assert_close(found.combine(C), C @ flat, scale=100)
+    assert_close(found.inner(W), flat @ W.T, scale=100)
     centre = rng.normal(size=flat.shape[1])
     expected = ((flat - centre) ** 2).sum(axis=1)
-    assert_close(design.squares(found, centre), expected, scale=100)
+    assert_close(found.squares(centre), expected, scale=100)
     groups = [(np.array([1, 0, len(X) - 1]), W), (np.arange(2, 5), W[:1])]
-    for (rows, own), values in zip(
-        groups, design.inner_groups(found, groups), strict=True
-    ):
+    for (rows, own), values in zip(groups, found.inner_groups(groups), strict=True):
         assert_close(values, flat[rows] @ own.T, scale=100)
-    parts = list(design.map_rows(found, np.multiply, [C[0][:, None]]))
+    parts = list(found.map_rows(np.multiply, [C[0][:, None]]))
     assert_close(np.concatenate(parts), flat * C[0][:, None], scale=100)
 
 
@@ -90,7 +88,7 @@ def test_products_of_zarr_arrays(X, rng, tight, chunks):
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
 def test_a_centred_gram_matrix_keeps_no_mean(X, tight, chunks):
-    gram = design.gram(lazy(as_zarr(X, chunks)), centred=True)
+    gram = lazy(as_zarr(X, chunks)).gram(centred=True)
     assert np.abs(gram).max() < 10 * 120  # with the mean of 10 it is over 10,000
 
 
@@ -117,10 +115,10 @@ def test_products_of_some_rows(X, rng, tight, rows):
     flat = X[rows].reshape(len(rows), -1)
     W = rng.normal(size=(3, flat.shape[1]))
     assert found.shape == flat.shape
-    assert_close(design.gram(found), flat @ flat.T, scale=1e4)
-    assert_close(design.inner(found, W), flat @ W.T, scale=100)
+    assert_close(found.gram(), flat @ flat.T, scale=1e4)
+    assert_close(found.inner(W), flat @ W.T, scale=100)
     again = found.take(np.arange(len(rows) - 1, len(rows)))
-    assert_close(design.inner(again, W), flat[-1:] @ W.T, scale=100)
+    assert_close(again.inner(W), flat[-1:] @ W.T, scale=100)
 
 
 def test_each_product_is_one_pass_in_bounded_blocks(X, rng, tight):
@@ -128,10 +126,10 @@ def test_each_product_is_one_pass_in_bounded_blocks(X, rng, tight):
     found = lazy(source)
     W, C = rng.normal(size=(3, 120)), rng.normal(size=(2, 23))
     for product in (
-        lambda: design.gram(found, centred=True),
-        lambda: design.combine(C, found),
-        lambda: design.inner(found, W),
-        lambda: design.inner_groups(found, [(np.arange(9), W), (np.arange(9, 23), W)]),
+        lambda: found.gram(centred=True),
+        lambda: found.combine(C),
+        lambda: found.inner(W),
+        lambda: found.inner_groups([(np.arange(9), W), (np.arange(9, 23), W)]),
     ):
         source.read = 0
         product()
@@ -141,7 +139,7 @@ def test_each_product_is_one_pass_in_bounded_blocks(X, rng, tight):
 
 def test_predictions_for_some_rows_read_their_blocks_alone(X, rng, tight):
     source = Sliceable(X)
-    design.inner_groups(lazy(source), [(np.array([1]), rng.normal(size=(1, 120)))])
+    lazy(source).inner_groups([(np.array([1]), rng.normal(size=(1, 120)))])
     assert source.read == 5 * 120
 
 
@@ -149,7 +147,7 @@ def test_chunks_too_wide_to_hold_all_samples_are_read_panel_by_panel(X, tight):
     """Panels of one sample: its own read, then every later one."""
     source = Sliceable(X)
     source.chunks = (1, 6, 5, 4)
-    design.gram(lazy(source))
+    lazy(source).gram()
     assert source.read == 120 * 23 * 24 / 2
 
 
@@ -157,13 +155,13 @@ def test_whole_numbers_become_doubles_and_singles_stay(X, rng, tight):
     counts = rng.integers(0, 255, size=SHAPE, dtype=np.uint8)
     check_products(lazy(Sliceable(counts)), counts.astype(float), rng)
     single = lazy(Sliceable(X.astype(np.float32)))
-    assert design.gram(single).dtype == np.float32
+    assert single.gram().dtype == np.float32
 
 
 def test_progress_counts_the_blocks_of_each_pass(X, tight):
     seen = []
     found = lazy(Sliceable(X), progress=lambda done, total: seen.append((done, total)))
-    design.gram(found)
+    found.gram()
     total = seen[0][1]
     assert total > 1
     assert seen == [(k + 1, total) for k in range(total)]
@@ -173,26 +171,26 @@ def test_progress_counts_the_blocks_of_each_pass(X, tight):
 def test_values_that_are_not_finite_are_found_and_named(X, tight, value):
     X[13, 4, 2, 1] = value
     with pytest.raises(ValueError, match="first in sample 13"):
-        design.gram(lazy(Sliceable(X)))
+        lazy(Sliceable(X)).gram()
 
 
 def test_a_sample_is_named_by_its_place_in_the_file(X, tight):
     X[13, 4, 2, 1] = np.nan
     kept = np.setdiff1d(np.arange(len(X)), [2, 3, 11, 12])
     with pytest.raises(ValueError, match="first in sample 13"):
-        design.gram(lazy(Sliceable(X)).take(kept))
+        lazy(Sliceable(X)).take(kept).gram()
 
 
 def test_values_whose_sum_overflows_are_still_finite(tight):
     X = np.full((3, 4), 1e308)
-    assert_close(design.inner(lazy(Sliceable(X)), np.eye(4)[:1]), X[:, :1])
+    assert_close(lazy(Sliceable(X)).inner(np.eye(4)[:1]), X[:, :1])
 
 
 def test_a_chunk_that_cannot_be_read_is_named(X, tmp_path, tight):
     source = as_zarr(X, (5, 6, 5, 4), tmp_path / "X.zarr")
     (tmp_path / "X.zarr" / "c" / "2" / "0" / "0" / "0").write_bytes(b"not a chunk")
     with pytest.raises(OSError, match=r"samples 10:1\d and entries \[.*nothing was"):
-        design.combine(np.ones((1, 23)), lazy(source))
+        lazy(source).combine(np.ones((1, 23)))
 
 
 def test_a_source_that_gives_too_little_is_refused(X, tight):
@@ -201,28 +199,28 @@ def test_a_source_that_gives_too_little_is_refused(X, tight):
             return super().__getitem__(index)[:1]
 
     with pytest.raises(OSError, match="expected"):
-        design.gram(lazy(Short(X)))
+        lazy(Short(X)).gram()
 
 
 def test_only_what_is_no_array_in_memory_stays_where_it_is(X, tmp_path):
     np.save(tmp_path / "X.npy", np.zeros((3000, 100)))
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert design.stays_where_it_is(as_zarr(X, SHAPE))
-    assert design.stays_where_it_is(Sliceable(X))
-    assert design.stays_where_it_is(mapped, "1MB")
-    assert not design.stays_where_it_is(mapped, "1GB")
+    assert is_left_in_place(as_zarr(X, SHAPE))
+    assert is_left_in_place(Sliceable(X))
+    assert is_left_in_place(mapped, "1MB")
+    assert not is_left_in_place(mapped, "1GB")
     for value in (X, [[1.0]], X.tolist(), None, "text", {"a": 1}):
-        assert not design.stays_where_it_is(value)
+        assert not is_left_in_place(value)
 
 
 def test_tables_and_sparse_matrices_do_not():
     sparse = pytest.importorskip("scipy.sparse")
-    assert not design.stays_where_it_is(sparse.csr_matrix(np.eye(3)))
-    assert not design.stays_where_it_is(sparse.csr_array(np.eye(3)))
+    assert not is_left_in_place(sparse.csr_matrix(np.eye(3)))
+    assert not is_left_in_place(sparse.csr_array(np.eye(3)))
 
 
 def test_whole_numbers_count_as_the_floats_they_become(tmp_path):
     np.save(tmp_path / "films.npy", np.zeros((50, 60, 60), dtype=np.uint8))
     films = np.load(tmp_path / "films.npy", mmap_mode="r")
-    assert design.stays_where_it_is(films, "1MB")  # 0.18 MB in the file, 1.44 in memory
-    assert not design.stays_where_it_is(films, "2MB")
+    assert is_left_in_place(films, "1MB")  # 0.18 MB in the file, 1.44 in memory
+    assert not is_left_in_place(films, "2MB")

@@ -14,15 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from sltr.arrays import Array, array_namespace, as_array, is_numpy
+from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.tensor import flatten
 from sltr.samples.check import check_new_samples
-from sltr.samples.samples import (
-    as_matrix,
-    inner,
-    is_lazy,
-    sample_shape,
-)
+from sltr.samples.samples import as_design
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
 from sltr.tuning.final import Member
 
@@ -72,13 +67,10 @@ def unchanged_on_failure(fit: Fit) -> Fit:
 def linear_scores(model: Any, X: Any) -> Array:
     """Return ⟨coef, x⟩ + intercept, shape (n,), or (n, K) for K coefficients."""
     check_is_fitted(model, "coef_")
-    X = check_new_samples(model, X)
+    design = as_design(check_new_samples(model, X))
     coef = model.coef_
-    if not is_lazy(X) and not (is_numpy(coef) and is_numpy(X)):
-        # The samples' library, device and precision; NumPy mixes its own.
-        coef = as_array(coef, X)
-    single = coef.ndim == len(sample_shape(X))
-    scores = inner(as_matrix(X), flatten(coef[None, ...] if single else coef))
+    single = coef.ndim == len(model.shape_in_)
+    scores = design.inner(flatten(coef[None, ...] if single else coef))
     if single:
         xp = array_namespace(scores)
         return xp.reshape(scores, (-1,)) + float(model.intercept_)

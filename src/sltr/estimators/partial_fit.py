@@ -13,7 +13,7 @@ from sltr.estimators.labels import SMALLEST_SLOPE, indicators_among
 from sltr.ridge import LARGEST_DIRECT
 from sltr.ridge.moments import Moments, StreamedRidge, merge, moments
 from sltr.ridge.penalty import choose_epsilon
-from sltr.samples.samples import Samples, reduce_rows
+from sltr.samples.samples import Samples
 from sltr.tuning.candidates import own_candidate
 from sltr.tuning.final import Member, SubsetFit, fit_subsets
 from sltr.tuning.task import Task, solver_settings
@@ -36,7 +36,7 @@ def add_chunk(model: Any, samples: Samples, Y: Array) -> Moments:
         )
         raise ValueError(msg)
     seen = getattr(model, "_moments", None)
-    new = reduce_rows(samples.flat, moments, merge, [Y, samples.weight])
+    new = samples.design.reduce_rows(moments, merge, [Y, samples.weight])
     if seen is None:
         _forget_fit(model)
         return new

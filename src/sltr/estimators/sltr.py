@@ -40,7 +40,7 @@ from sltr.estimators.partial_fit import (
 )
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
-from sltr.samples.samples import Samples, inner_groups
+from sltr.samples.samples import Samples
 from sltr.tuning.candidates import lazy_refinements, own_candidate
 from sltr.tuning.final import SubsetFit, all_of, fit_subsets, left_out
 from sltr.tuning.search import choose_refit
@@ -428,7 +428,7 @@ def _out_of_fold(fit: SubsetFit, samples: Samples, folds: list) -> np.ndarray:
         (rows, flatten(fit.coef[first + s, ...]))
         for s, rows in enumerate(folds or everyone)
     ]
-    found = inner_groups(samples.flat, wanted)
+    found = samples.design.inner_groups(wanted)
     for s, ((rows, _), values) in enumerate(zip(wanted, found, strict=True)):
         scores[rows] = to_numpy(values + fit.intercept[first + s, ...])
     return scores

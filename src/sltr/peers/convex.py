@@ -21,7 +21,6 @@ from sltr.arrays import (
 )
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
-from sltr.samples.samples import combine, gram
 
 
 class TensorNorm(Protocol):
@@ -362,9 +361,9 @@ def rotate(A: Array, y: Array) -> LeastSquares:
     y = y[None, :] if y.ndim == 1 else y
     n_samples, n_features = A.shape
     if n_samples <= n_features:
-        values, vectors = eigh(to_float64(gram(A)))
+        values, vectors = eigh(to_float64(A @ xp.matrix_transpose(A)))
         vectors = xp.astype(vectors, A.dtype, copy=False)
-        design, target = combine(xp.matrix_transpose(vectors), A), y @ vectors
+        design, target = xp.matrix_transpose(vectors) @ A, y @ vectors
         rest = xp.zeros_like(target[:, 0])
     else:
         values, vectors = eigh(to_float64(xp.matrix_transpose(A) @ A))

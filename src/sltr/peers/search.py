@@ -27,7 +27,7 @@ from sltr.peers.glm import (
 )
 from sltr.refine.sweeps import GLMFit
 from sltr.samples.check import check_covariates, check_samples
-from sltr.samples.samples import Samples, inner
+from sltr.samples.samples import Samples
 from sltr.tuning.choose import check_rule, record_choice
 from sltr.tuning.folds import Split, kept_splits
 from sltr.tuning.scores import default_metric, fold_scores
@@ -107,7 +107,7 @@ def _score_fold(
     scores = fold_scores(
         scoring,
         truth[test],
-        to_numpy(inner(held_out.flat, flatten(fits.coef[:, 0, ...])))
+        to_numpy(held_out.design.inner(flatten(fits.coef[:, 0, ...])))
         + to_numpy(fits.intercept[:, 0]),
         weight=to_numpy(held_out.weight) if weighted else None,
         model=lambda g: _candidate(model, fits, g),

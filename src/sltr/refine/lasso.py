@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from sltr.arrays import Array, array_namespace, as_array, clip, to_python
 from sltr.core.prox import soft_threshold
 from sltr.refine.subsets import Subsets
-from sltr.samples.samples import combine, inner
 
 # Steps at most, and the duality gap that ends them, relative to the null model's loss.
 MAX_STEPS, TOLERANCE = 200, 2e-2
@@ -95,12 +94,13 @@ class _Loss:
     def fitted(self, coef: Array) -> Array:
         """Return centred fitted values (B, n) of coefficients (B, P)."""
         xp = array_namespace(coef)
-        return self.subsets.centred(xp.matrix_transpose(inner(self.X, coef)))
+        fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(coef))
+        return self.subsets.centred(fitted)
 
     def spread(self, residual: Array) -> Array:
         """Return Aᵀr, (B, P), for centred residuals (B, n)."""
         # Weighted and centred, they sum to zero: samples need no centring.
-        return combine(self.subsets.weight * residual, self.X)
+        return (self.subsets.weight * residual) @ self.X
 
     def product(self, one: Array, other: Array) -> Array:
         """Return weighted inner products of rows (B, n): (B,)."""

@@ -23,7 +23,7 @@ from sltr.core.tensor import flatten, own_mode_product, unfold
 from sltr.refine.subsets import Subsets, feature_variance
 from sltr.ridge.conjugate_gradients import conjugate_gradients
 from sltr.samples.budget import row_ranges
-from sltr.samples.samples import BLOCK_ENTRIES, combine, inner
+from sltr.samples.samples import BLOCK_ENTRIES
 
 FLOOR = 0.01  # δ
 MAX_ITER = 50
@@ -89,7 +89,7 @@ class _Problem:
         xp = array_namespace(X)
         weight, fit_intercept = subsets.weight, subsets.fit_intercept
         total = xp.sum(weight, axis=1)
-        means = combine(weight / total[:, None], X)
+        means = (weight / total[:, None]) @ X
         if not fit_intercept:
             means = 0.0 * means
         cross = xp.reshape(subsets.cross(X), (-1, *shape))
@@ -148,9 +148,9 @@ class _Problem:
         xp = array_namespace(v)
         flat = flatten(v)
         shift = xp.linalg.vecdot(self.means, flat, axis=-1)[:, None]
-        fitted = xp.matrix_transpose(inner(self.X, flat)) - shift
+        fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(flat)) - shift
         rows = self.subsets.weight * fitted
-        image = combine(rows, self.X) - xp.sum(rows, axis=1)[:, None] * self.means
+        image = rows @ self.X - xp.sum(rows, axis=1)[:, None] * self.means
         return xp.reshape(image, v.shape)
 
 

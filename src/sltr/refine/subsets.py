@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sltr.arrays import Array, array_namespace, as_array, device
-from sltr.samples.samples import combine
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ class Subsets:
     def cross(self, X: Array) -> Array:
         """Return Aᵀy of each item, (B, P), for samples (n, P)."""
         # Weighted and centred, responses sum to zero: samples need no centring.
-        return combine(self.weight * self.target, X)
+        return (self.weight * self.target) @ X
 
     def ridge(self, design: Array, penalty: Array, scale: Array | None = None) -> Array:
         """Solve the items' ridge problems on designs that need no centring: (B, d).
@@ -114,6 +113,6 @@ def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
     total = xp.sum(weight, axis=1)
     squares = weight @ xp.linalg.vecdot(X, X, axis=-1) / total
     if fit_intercept:
-        means = combine(weight / total[:, None], X)
+        means = (weight / total[:, None]) @ X
         squares = squares - xp.linalg.vecdot(means, means, axis=-1)
     return squares / X.shape[1]

@@ -24,6 +24,7 @@ from sltr.ridge.conjugate_gradients import (
 from sltr.ridge.gram import GramRidge, gram_ridge
 from sltr.ridge.moments import MomentRidge, moment_ridge
 from sltr.ridge.penalty import CHOLESKY_PER_EIGH
+from sltr.samples.samples import as_design
 
 __all__ = [
     "CHOLESKY_PER_EIGH",
@@ -114,6 +115,7 @@ def ridge_system(
         Called with the relative residual reached and the number of iterations, if
         conjugate gradients run out of theirs.
     """
+    X = as_design(X)
     if method == "auto":
         itemsize = 4 if "32" in str(weight.dtype) else 8
         method = cheapest_method(*X.shape, itemsize=itemsize, limit=limit)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, clip, eigh
 from sltr.ridge.penalty import mean_eigenvalue
 from sltr.samples.front import Centring
-from sltr.samples.samples import combine, inner, squares
+from sltr.samples.samples import Design
 
 # Times the recursive residual is replaced by the true one.
 RESTARTS = 5
@@ -98,7 +98,7 @@ class CGRidge:
 
     method: ClassVar[str] = "cg"
 
-    X: Any
+    X: Design
     Y: Array
     weight: Array
     fit_intercept: bool
@@ -122,8 +122,8 @@ class CGRidge:
 
         def apply(v):
             rows = xp.matrix_transpose(centring.spread(v))
-            pilots = combine(xp.reshape(rows, (-1, self.X.shape[0])), self.X)
-            products = xp.matrix_transpose(inner(self.X, pilots))
+            pilots = self.X.combine(xp.reshape(rows, (-1, self.X.shape[0])))
+            products = xp.matrix_transpose(self.X.inner(pilots))
             products = xp.reshape(products, rows.shape)
             return centring.gather(xp.matrix_transpose(products)) + penalty * v
 
@@ -136,7 +136,7 @@ class CGRidge:
         rows = xp.matrix_transpose(centring.spread(solution))  # (S, E, K, n)
         flat = xp.reshape(rows, (-1, self.X.shape[0]))
         shares = centring.share[:, 0, :]
-        found = combine(xp.concat([flat, shares], axis=0), self.X)
+        found = self.X.combine(xp.concat([flat, shares], axis=0))
         n_pilots = flat.shape[0]
         shape = (*rows.shape[:3], self.X.shape[1])
         return xp.reshape(found[:n_pilots, :], shape), found[n_pilots:, :]
@@ -185,15 +185,15 @@ class CGRidge:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
         xp = array_namespace(self.weight)
         share = self.weight / xp.sum(self.weight)
-        centre = combine(share[None, :], self.X)[0, ...]
+        centre = self.X.combine(share[None, :])[0, ...]
         if not self.fit_intercept:
             centre = 0.0 * centre
-        trace = xp.sum(self.weight * squares(self.X, centre))
+        trace = xp.sum(self.weight * self.X.squares(centre))
         return mean_eigenvalue(trace, self.weight, self.X.shape[1])
 
 
 def cg_ridge(
-    X: Any,
+    X: Design,
     Y: Array,
     weight: Array,
     fit_intercept: bool,
@@ -217,7 +217,7 @@ def cg_ridge(
     )
 
 
-def _nystrom_factor(X: Any, weight: Array, fit_intercept: bool, rank: int) -> Array:
+def _nystrom_factor(X: Design, weight: Array, fit_intercept: bool, rank: int) -> Array:
     """Return F of shape (n, r) with F·Fᵀ close to AAᵀ, from one random sketch."""
     xp = array_namespace(weight)
     n_samples, n_features = X.shape
@@ -225,8 +225,8 @@ def _nystrom_factor(X: Any, weight: Array, fit_intercept: bool, rank: int) -> Ar
     centring = Centring(weight, fit_intercept)
     test = np.random.default_rng(0).standard_normal((n_samples, rank))
     test = xp.linalg.qr(as_array(test, weight)).Q
-    pilots = combine(xp.matrix_transpose(centring.spread(test)), X)
-    image = centring.gather(inner(X, pilots))  # AAᵀ·test
+    pilots = X.combine(xp.matrix_transpose(centring.spread(test)))
+    image = centring.gather(X.inner(pilots))  # AAᵀ·test
     # A shift of rounding size keeps the small kernel positive definite.
     shift = float(xp.finfo(weight.dtype).eps) * float(xp.linalg.matrix_norm(image))
     image = image + shift * test

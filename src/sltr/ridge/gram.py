@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, positive_solver, to_python
 from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
 from sltr.samples.front import Centring
-from sltr.samples.samples import combine, gram
+from sltr.samples.samples import Design
 
 # Of a pilot found through the eigendecomposition, relative to its size.
 LARGEST_ERROR = 1e-7
@@ -25,7 +25,7 @@ class GramRidge:
 
     method: ClassVar[str] = "dual"
 
-    X: Any
+    X: Design
     Y: Array
     weight: Array
     fit_intercept: bool
@@ -41,7 +41,7 @@ class GramRidge:
         xp = array_namespace(duals)
         rows = xp.reshape(duals, (-1, self.X.shape[0]))
         shares = Centring.of_subsets(subsets, self.weight, True).share
-        found = combine(xp.concat([rows, shares], axis=0), self.X)
+        found = self.X.combine(xp.concat([rows, shares], axis=0))
         n_pilots = rows.shape[0]
         shape = (*duals.shape[:3], self.X.shape[1])
         return xp.reshape(found[:n_pilots, :], shape), found[n_pilots:, :]
@@ -136,9 +136,9 @@ class GramRidge:
         return mean_eigenvalue(xp.linalg.trace(kernel), self.weight, self.X.shape[1])
 
 
-def gram_ridge(X: Any, Y: Array, weight: Array, fit_intercept: bool) -> GramRidge:
+def gram_ridge(X: Design, Y: Array, weight: Array, fit_intercept: bool) -> GramRidge:
     """Make the Gram matrix: the one product that is quadratic in n."""
-    return GramRidge(X, Y, weight, fit_intercept, gram(X, centred=fit_intercept))
+    return GramRidge(X, Y, weight, fit_intercept, X.gram(centred=fit_intercept))
 
 
 def _placed(found: Array, subset: Array) -> Array:

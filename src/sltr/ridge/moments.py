@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, to_float64, to_numpy
 from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
-from sltr.samples.samples import map_rows, reduce_rows, take_rows
+from sltr.samples.samples import Design
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class MomentRidge:
 
     method: ClassVar[str] = "primal"
 
-    X: Any
+    X: Design
     Y: Array
     weight: Array
     fit_intercept: bool
@@ -144,8 +144,8 @@ class MomentRidge:
         if out.shape[0] == 0:
             return self.total
         own = [xp.take(values, out, axis=0) for values in (self.Y, self.weight)]
-        rest = take_rows(self.X, to_numpy(out))
-        return without(self.total, reduce_rows(rest, moments, merge, own))
+        rest = self.X.take(to_numpy(out))
+        return without(self.total, rest.reduce_rows(moments, merge, own))
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""
@@ -162,7 +162,7 @@ class MomentRidge:
             xp.astype(part, self.total.dtype)
             for part in (shift, vectors, inverse, coef)
         ]
-        parts = list(map_rows(self.X, _row_fits, (), constants))
+        parts = list(self.X.map_rows(_row_fits, (), constants))
         fitted = xp.concat([part[0] for part in parts], axis=1)  # (E, n, K)
         leverage = xp.concat([part[1] for part in parts], axis=1) * self.weight
         residuals = (self.Y - y_shift - fitted) * xp.sqrt(self.weight)[:, None]
@@ -175,9 +175,11 @@ class MomentRidge:
         return mean_eigenvalue(trace, self.weight, self.X.shape[1])
 
 
-def moment_ridge(X: Any, Y: Array, weight: Array, fit_intercept: bool) -> MomentRidge:
+def moment_ridge(
+    X: Design, Y: Array, weight: Array, fit_intercept: bool
+) -> MomentRidge:
     """Make the moments: the one product that is quadratic in P."""
-    total = reduce_rows(X, moments, merge, [Y, weight])
+    total = X.reduce_rows(moments, merge, [Y, weight])
     return MomentRidge(X, Y, weight, fit_intercept, total)
 
 

@@ -22,7 +22,7 @@ from sltr.arrays import (
 )
 from sltr.parameters import check_shape
 from sltr.samples.front import check_squares, largest_entry
-from sltr.samples.samples import Samples, lazy_samples, stays_where_it_is, take_rows
+from sltr.samples.samples import Samples, is_left_in_place, lazy_samples
 
 
 def check_samples(
@@ -207,10 +207,7 @@ def _drop_weightless(X: Any, y: Array, weight: Array, min_samples: int) -> Sampl
         raise ValueError(msg)
     if n_kept == X.shape[0]:
         return Samples(X, y, weight)
-    rows = xp.nonzero(kept)[0]
-    y = y[to_numpy(kept)] if is_numpy(y) else xp.take(y, rows, axis=0)
-    weight = xp.take(weight, rows, axis=0)
-    return Samples(take_rows(X, to_numpy(rows)), y, weight)
+    return Samples(X, y, weight).take(to_numpy(xp.nonzero(kept)[0]))
 
 
 def check_foreign(
@@ -325,7 +322,7 @@ def _is_word(value: Any) -> bool:
 
 def stays(estimator: Any, X: Any) -> bool:
     """Say whether samples stay where they are, for an estimator that can read them."""
-    return hasattr(estimator, "memory_limit") and stays_where_it_is(
+    return hasattr(estimator, "memory_limit") and is_left_in_place(
         X, estimator.memory_limit
     )
 

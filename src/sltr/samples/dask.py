@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sltr.arrays import Array, to_numpy
 from sltr.samples.budget import Box
 from sltr.samples.stored import NotFiniteError, clean_block, unreadable
 
@@ -168,7 +169,6 @@ class Chunked:
     limit: int
     of: Any = None
     rows: np.ndarray | None = None
-    progress: Callable[[int, int], None] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -182,7 +182,7 @@ class Chunked:
             return replace(self, source=source, rows=self.rows[kept])
         return replace(self, source=source, of=self.source, rows=kept)
 
-    def gram(self, *, centred: bool) -> np.ndarray:
+    def gram(self, *, centred: bool = False) -> np.ndarray:
         """Return the Gram matrix; `centred`: of X less about its mean row."""
         array = merged_rows(self.source)
         total = np.empty((self.shape[0], self.shape[0]), self.dtype)
@@ -228,7 +228,7 @@ class Chunked:
             place[...] = part.reshape(place.shape)
         return found.reshape(n_rows, -1)
 
-    def inner(self, coef: np.ndarray) -> np.ndarray:
+    def inner(self, coef: Array) -> np.ndarray:
         """Return X·Wᵀ, shape (n, k)."""
         grid = self._grid(self.source)
         return np.concatenate(
@@ -236,7 +236,7 @@ class Chunked:
         )
 
     def inner_groups(
-        self, groups: Sequence[tuple[np.ndarray, np.ndarray]]
+        self, groups: Sequence[tuple[np.ndarray, Array]]
     ) -> list[np.ndarray]:
         """Return X[rows]·Wᵀ for each pair (rows, W) in one pass."""
         parts = [self.take(rows) for rows, _ in groups]
@@ -266,7 +266,10 @@ class Chunked:
         return np.concatenate(self._computed(tasks))
 
     def map_rows(
-        self, function: Callable, rowwise: Sequence[np.ndarray], values: Sequence
+        self,
+        function: Callable,
+        rowwise: Sequence[np.ndarray],
+        values: Sequence = (),
     ) -> Iterator[Any]:
         """Yield function(block of whole samples, *their rowwise, *values)."""
         grid = self._grid(whole_rows(self.source))
@@ -302,8 +305,8 @@ class Chunked:
             for i, rows in enumerate(grid.rows)
         ]
 
-    def _inner_tasks(self, grid: ChunkGrid, coef: np.ndarray) -> list:
-        tensors = coef.reshape(-1, *self.source.shape[1:])
+    def _inner_tasks(self, grid: ChunkGrid, coef: Array) -> list:
+        tensors = to_numpy(coef).reshape(-1, *self.source.shape[1:])
         own = constants(
             [tensors[(slice(None), *box)].reshape(len(coef), -1) for box in grid.boxes]
         )

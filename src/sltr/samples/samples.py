@@ -1,40 +1,152 @@
-"""The design matrix and its products: the only place that reads the samples.
+"""The samples and the few products with them: the only place that reads X.
 
-X is a matrix with one row for each sample; its columns are the tensor's entries
-in C order. It is an array in memory, of any library, or stays where it is: in a
-file (`Stored`) or a Dask array (`Chunked`). Every product reads X in blocks, makes
-no second copy of it, and is eager.
+A design is a matrix with one row for each sample; its columns are the tensor's entries
+in C order. It is an array in memory, of any library (`InMemory`), or stays in a file
+(`Stored`) or a Dask array (`Chunked`). Every product reads X in blocks, makes no second
+copy of it, and is eager.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from sltr.arrays import (
-    Array,
-    array_namespace,
-    as_array,
-    is_array_api,
-    is_numpy,
-    to_numpy,
-)
+from sltr.arrays import Array, array_namespace, as_array, is_array_api, is_numpy
 from sltr.arrays.libraries import is_dask
 from sltr.samples.budget import memory_bytes, row_ranges, working_bytes
 from sltr.samples.dask import Chunked
 from sltr.samples.stored import Stored
 
+# How many numbers of X a product in memory handles at a time.
 BLOCK_ENTRIES = 4_000_000
 
 
-def stays_where_it_is(X: Any, memory_limit: Any = None) -> bool:
+class Design(Protocol):
+    """Samples as a matrix (n, P), wherever they are."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape as a matrix: samples, entries of a sample."""
+
+    def take(self, rows: np.ndarray) -> Design:
+        """Return the samples of these rows, which ascend; what is in a file stays."""
+
+    def gram(self, *, centred: bool = False) -> Array:
+        """Return X·Xᵀ, shape (n, n); `centred`: of X less a row close to its mean.
+
+        Which row does not matter to those who centre afterwards; without it, they
+        would lose the digits that the mean takes.
+        """
+
+    def combine(self, coefficients: Array) -> Array:
+        """Return C·X, shape (k, P): combinations of the samples."""
+
+    def inner(self, coef: Array) -> Array:
+        """Return X·Wᵀ, shape (n, k), for coefficients (k, P) of any library."""
+
+    def inner_groups(self, groups: Sequence[tuple[np.ndarray, Array]]) -> list[Array]:
+        """Return X[rows]·Wᵀ for each pair (rows, W); files are read once for all."""
+
+    def squares(self, centre: Array) -> Array:
+        """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
+
+    def map_rows(
+        self, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()
+    ) -> Iterator[Any]:
+        """Yield function(block of samples, *their rowwise, *constants), in order.
+
+        The function runs where the samples are: it must be importable.
+        """
+
+    def reduce_rows(
+        self, function: Callable, merge: Callable, rowwise: Sequence[Array]
+    ) -> Any:
+        """Return function(block of samples, *their rowwise), merged over all blocks."""
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """A matrix of any array library as a `Design`."""
+
+    array: Array
+    block_entries: int = BLOCK_ENTRIES
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the matrix."""
+        return self.array.shape
+
+    def take(self, rows: np.ndarray) -> InMemory:
+        """Return a copy of these rows."""
+        return InMemory(_take(self.array, rows), self.block_entries)
+
+    def gram(self, *, centred: bool = False) -> Array:
+        """Return the Gram matrix, summed over blocks of columns."""
+        xp = array_namespace(self.array)
+        total = None
+        for block in self._columns():
+            part = self.array[:, block]
+            if centred:
+                part = part - xp.mean(part, axis=0, keepdims=True)
+            product = part @ xp.matrix_transpose(part)
+            total = product if total is None else total + product
+        return total
+
+    def combine(self, coefficients: Array) -> Array:
+        """Return C·X."""
+        xp = array_namespace(coefficients)
+        blocks = [coefficients @ self.array[:, block] for block in self._columns()]
+        return xp.concat(blocks, axis=1)
+
+    def inner(self, coef: Array) -> Array:
+        """Return X·Wᵀ."""
+        if not (is_numpy(coef) and is_numpy(self.array)):
+            # The samples' library, device and precision; NumPy mixes its own.
+            coef = as_array(coef, self.array)
+        return self.array @ array_namespace(coef).matrix_transpose(coef)
+
+    def inner_groups(self, groups: Sequence[tuple[np.ndarray, Array]]) -> list[Array]:
+        """Return X[rows]·Wᵀ for each pair."""
+        return [self.take(rows).inner(coef) for rows, coef in groups]
+
+    def squares(self, centre: Array) -> Array:
+        """Return the samples' squared distances from a centre."""
+        xp = array_namespace(centre)
+        total = 0.0 * self.array[:, 0]
+        for block in self._columns():
+            part = self.array[:, block] - centre[block]
+            total = total + xp.linalg.vecdot(part, part, axis=-1)
+        return total
+
+    def map_rows(
+        self, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()
+    ) -> Iterator[Any]:
+        """Yield function(block, *rowwise, *constants)."""
+        height = max(1, self.block_entries // max(1, self.shape[1]))
+        for rows in row_ranges(self.shape[0], height):
+            parts = [values[rows, ...] for values in rowwise]
+            yield function(self.array[rows, :], *parts, *constants)
+
+    def reduce_rows(
+        self, function: Callable, merge: Callable, rowwise: Sequence[Array]
+    ) -> Any:
+        """Return function(block, *rowwise) of all blocks, merged in order."""
+        return reduce(merge, self.map_rows(function, rowwise))
+
+    def _columns(self) -> list[slice]:
+        width = max(1, self.block_entries // max(1, self.shape[0]))
+        return row_ranges(self.shape[1], width)
+
+
+def is_left_in_place(X: Any, memory_limit: Any = None) -> bool:
     """Say whether samples are left in their file, or on their cluster.
 
-    Dask arrays and what can be sliced but is no array (zarr, HDF5) do, memmaps
+    Dask arrays and what can be sliced but is no array (zarr, HDF5) are, memmaps
     only if they are larger than the limit: joblib hands small ones to its workers.
     """
     if isinstance(X, np.memmap):
@@ -64,7 +176,7 @@ def lazy_samples(
     narrow = np.dtype(X.dtype) in (np.dtype("float32"), np.dtype("float16"))
     dtype = np.dtype("float32" if narrow else "float64")
     if is_dask(X):
-        return Chunked(X, sample_shape, dtype, limit, progress=progress)
+        return Chunked(X, sample_shape, dtype, limit)
     return Stored(X, sample_shape, dtype, limit, progress=progress)
 
 
@@ -73,125 +185,18 @@ def is_lazy(X: Any) -> bool:
     return isinstance(X, Stored | Chunked)
 
 
-def as_matrix(X: Any) -> Any:
-    """Return samples as a matrix, one row each; lazy ones are one already."""
-    if is_lazy(X):
+def as_design(X: Any) -> Design:
+    """Return samples (n, …) of any kind as a matrix with its products."""
+    if isinstance(X, Stored | Chunked | InMemory):
         return X
-    return array_namespace(X).reshape(X, (X.shape[0], prod(X.shape[1:])))
-
-
-def sample_shape(X: Any) -> tuple[int, ...]:
-    """Return the shape of one sample."""
-    return X.sample_shape if is_lazy(X) else tuple(X.shape[1:])
-
-
-def take_rows(X: Any, rows: np.ndarray) -> Any:
-    """Return the samples of these rows, which ascend; lazy ones are not read."""
-    if is_lazy(X):
-        return X.take(rows)
-    xp = array_namespace(X)
-    return xp.take(X, as_array(rows, X, dtype=xp.int64), axis=0)
-
-
-def column_blocks(X: Array) -> Iterator[slice]:
-    """Yield slices of columns that hold at most `BLOCK_ENTRIES` entries each."""
-    width = max(1, BLOCK_ENTRIES // max(1, X.shape[0]))
-    yield from row_ranges(X.shape[1], width)
-
-
-def column_means(X: Any, weight: Array) -> Array:
-    """Return the weighted mean of every column, shape (P,)."""
-    xp = array_namespace(weight)
-    return combine((weight / xp.sum(weight))[None, :], X)[0, ...]
-
-
-def gram(X: Any, *, centred: bool = False) -> Array:
-    """Return X·Xᵀ, shape (n, n); `centred`: of X less a row close to its mean.
-
-    Which row is no matter to those who centre afterwards; without it, they would
-    lose the digits that the mean takes.
-    """
-    if is_lazy(X):
-        return X.gram(centred=centred)
-    total = None
-    for block in column_blocks(X):
-        part = X[:, block]
-        xp = array_namespace(part)
-        if centred:
-            part = part - xp.mean(part, axis=0, keepdims=True)
-        product = part @ xp.matrix_transpose(part)
-        total = product if total is None else total + product
-    return total
-
-
-def combine(coefficients: Array, X: Any) -> Array:
-    """Return C·X, shape (k, P): combinations of the samples."""
-    if is_lazy(X):
-        return X.combine(coefficients)
-    xp = array_namespace(coefficients)
-    blocks = [coefficients @ X[:, block] for block in column_blocks(X)]
-    return xp.concat(blocks, axis=1)
-
-
-def inner(X: Any, coef: Array) -> Array:
-    """Return X·Wᵀ, shape (n, k): every sample's product with every coefficient."""
-    if is_lazy(X):
-        return X.inner(to_numpy(coef))
-    return X @ array_namespace(coef).matrix_transpose(coef)
-
-
-def inner_groups(X: Any, groups: Sequence[tuple[np.ndarray, Array]]) -> list[Array]:
-    """Return X[rows]·Wᵀ for each pair (rows, W); lazy samples are read once."""
-    if is_lazy(X):
-        return X.inner_groups([(rows, to_numpy(coef)) for rows, coef in groups])
-    return [inner(take_rows(X, rows), coef) for rows, coef in groups]
-
-
-def squares(X: Any, centre: Array) -> Array:
-    """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
-    if is_lazy(X):
-        return X.squares(centre)
-    xp = array_namespace(centre)
-    total = 0.0 * X[:, 0]
-    for block in column_blocks(X):
-        part = X[:, block] - centre[block]
-        total = total + xp.linalg.vecdot(part, part, axis=-1)
-    return total
-
-
-def map_rows(
-    X: Any, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()
-) -> Iterator[Any]:
-    """Yield function(block of samples, *their rowwise, *constants), in order.
-
-    The function runs where the samples are: it must be importable.
-    """
-    if is_lazy(X):
-        yield from X.map_rows(function, rowwise, constants)
-        return
-    height = max(1, BLOCK_ENTRIES // max(1, X.shape[1]))
-    for rows in row_ranges(X.shape[0], height):
-        own = [values[rows, ...] for values in rowwise]
-        yield function(X[rows, :], *own, *constants)
-
-
-def reduce_rows(
-    X: Any, function: Callable, merge: Callable, rowwise: Sequence[Array]
-) -> Any:
-    """Return function(block of samples, *their rowwise), merged over all blocks."""
-    if is_lazy(X):
-        return X.reduce_rows(function, merge, rowwise)
-    total = None
-    for part in map_rows(X, function, rowwise):
-        total = part if total is None else merge(total, part)
-    return total
+    return InMemory(_as_matrix(X))
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Clean training data: tensors, responses (or labels), positive weights.
 
-    Lazy samples are read by products only.
+    Samples that stay in a file or on a cluster are read through `design` alone.
     """
 
     X: Any
@@ -201,18 +206,30 @@ class Samples:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one sample."""
-        return sample_shape(self.X)
+        return self.X.sample_shape if is_lazy(self.X) else tuple(self.X.shape[1:])
+
+    @property
+    def design(self) -> Design:
+        """The samples as a matrix with its products."""
+        return as_design(self.X)
 
     @property
     def flat(self) -> Any:
-        """The samples as a matrix, one row each."""
-        return as_matrix(self.X)
+        """The samples as a matrix in memory, or the design that stays where it is."""
+        return self.X if is_lazy(self.X) else _as_matrix(self.X)
 
-    def take(self, rows: Any) -> Samples:
+    def take(self, rows: np.ndarray) -> Samples:
         """Return the samples in these rows."""
-        xp = array_namespace(self.X)
-        index = as_array(rows, self.X, dtype=xp.int64)
-        X, weight = (xp.take(x, index, axis=0) for x in (self.X, self.weight))
+        X = self.X.take(rows) if is_lazy(self.X) else _take(self.X, rows)
         # Labels may be of any type that NumPy has.
-        y = self.y[rows] if is_numpy(self.y) else xp.take(self.y, index, axis=0)
-        return Samples(X, y, weight)
+        y = self.y[rows] if is_numpy(self.y) else _take(self.y, rows)
+        return Samples(X, y, _take(self.weight, rows))
+
+
+def _as_matrix(X: Array) -> Array:
+    return array_namespace(X).reshape(X, (X.shape[0], prod(X.shape[1:])))
+
+
+def _take(array: Array, rows: np.ndarray) -> Array:
+    xp = array_namespace(array)
+    return xp.take(array, as_array(rows, array, dtype=xp.int64), axis=0)

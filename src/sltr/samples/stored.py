@@ -6,13 +6,14 @@ import ctypes
 import mmap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from math import prod
 from typing import Any
 
 import numpy as np
 from scipy.linalg import get_blas_funcs
 
+from sltr.arrays import Array, to_numpy
 from sltr.samples.budget import Box, box_shape, boxes, row_ranges
 
 
@@ -125,7 +126,7 @@ class Stored:
         kept = rows if self.rows is None else self.rows[rows]
         return replace(self, rows=np.asarray(kept))
 
-    def gram(self, *, centred: bool) -> np.ndarray:
+    def gram(self, *, centred: bool = False) -> np.ndarray:
         """Return the Gram matrix; `centred`: of X less about its mean row.
 
         Boxes of columns that hold all samples are read once. Where a chunk is too
@@ -165,17 +166,17 @@ class Stored:
             place += part.reshape(place.shape)
         return found.reshape(n_rows, -1)
 
-    def inner(self, coef: np.ndarray) -> np.ndarray:
+    def inner(self, coef: Array) -> np.ndarray:
         """Return X·Wᵀ, shape (n, k)."""
         everyone = np.arange(self.shape[0])
         return self.inner_groups([(everyone, coef)])[0]
 
     def inner_groups(
-        self, groups: Sequence[tuple[np.ndarray, np.ndarray]]
+        self, groups: Sequence[tuple[np.ndarray, Array]]
     ) -> list[np.ndarray]:
         """Return X[rows]·Wᵀ for each pair (rows, W) in one pass."""
         found = [np.zeros((len(rows), len(coef)), self.dtype) for rows, coef in groups]
-        tensors = [coef.reshape(-1, *self._axes) for _, coef in groups]
+        tensors = [to_numpy(coef).reshape(-1, *self._axes) for _, coef in groups]
         for rows, box in self._blocks(np.concatenate([rows for rows, _ in groups])):
             part = self._read(rows, box)
             for (wanted, _), coef, out in zip(groups, tensors, found, strict=True):
@@ -196,7 +197,10 @@ class Stored:
         return found
 
     def map_rows(
-        self, function: Callable, rowwise: Sequence[np.ndarray], constants: Sequence
+        self,
+        function: Callable,
+        rowwise: Sequence[np.ndarray],
+        constants: Sequence = (),
     ) -> Iterator[Any]:
         """Yield function(block of whole samples, *their rowwise, *constants)."""
         columns = boxes(self._axes, self._axes)[0]
@@ -209,10 +213,7 @@ class Stored:
         self, function: Callable, merge: Callable, rowwise: Sequence[np.ndarray]
     ) -> Any:
         """Return function(block, *rowwise) of all blocks, merged two by two."""
-        total = None
-        for part in self.map_rows(function, rowwise, ()):
-            total = part if total is None else merge(total, part)
-        return total
+        return reduce(merge, self.map_rows(function, rowwise))
 
     @property
     def _axes(self) -> tuple[int, ...]:

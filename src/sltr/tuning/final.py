@@ -10,7 +10,7 @@ import numpy as np
 from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.estimate import Estimate, absolute_radii, estimate_path
 from sltr.samples.front import Centring
-from sltr.samples.samples import Samples, combine
+from sltr.samples.samples import Samples
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import has_start, or_pilots, refit_coefs
 from sltr.tuning.task import Task
@@ -177,6 +177,6 @@ def intercepts(
         return 0.0 * coef[(slice(None), slice(None), *([0] * (coef.ndim - 2)))]
     share = Centring.of_subsets(subsets, samples.weight, True).share
     if means is None:
-        means = combine(share, samples.flat)
+        means = samples.design.combine(share)
     rows = xp.reshape(coef, (*coef.shape[:2], -1))
     return share @ Y - xp.sum(rows * means[:, None, :], axis=2)

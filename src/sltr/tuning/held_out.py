@@ -11,7 +11,6 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from sltr.arrays import Array
 from sltr.core.estimate import independent_pilots
-from sltr.samples.samples import inner_groups
 from sltr.tuning.candidates import Candidate, refined
 from sltr.tuning.fits import Chunk, PlainEstimates, Row, in_grid_order, rows_of
 from sltr.tuning.task import Fold, Task, with_pilots
@@ -230,7 +229,7 @@ def _pass(
         (folds[job.place].rows, own)
         for (job, _), own in zip(waiting, flat, strict=True)
     ]
-    found = inner_groups(task.samples.flat, wanted)
+    found = task.samples.design.inner_groups(wanted)
     for (job, (places, coef, free)), own, values in zip(
         waiting, flat, found, strict=True
     ):

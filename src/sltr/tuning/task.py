@@ -14,7 +14,7 @@ from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.samples.budget import memory_bytes
-from sltr.samples.samples import Samples, inner, is_lazy, take_rows
+from sltr.samples.samples import Samples, is_lazy
 
 # Entries up to this size, and down to its inverse, are safe in single precision.
 LARGEST_SINGLE = 1e5
@@ -63,8 +63,8 @@ class Fold:
 
     def centred_predictions(self, task: Task, coef: Array) -> np.ndarray:
         """Return ⟨coef, x − mean⟩ for the fold's rows: (n_rows, k), coef (k, P)."""
-        X = take_rows(task.samples.flat, self.rows)
-        return to_numpy(inner(X, coef) - inner(self.x_mean[None, :], coef))
+        [values] = task.samples.design.inner_groups([(self.rows, coef)])
+        return to_numpy(values - coef @ self.x_mean)
 
 
 def held_out_losses(
