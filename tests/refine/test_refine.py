@@ -11,7 +11,7 @@ from sltr.refine.factors import CP, Tucker, leading_term
 from sltr.refine.lasso import SMALL_THRESHOLD, TOLERANCE, lasso, refit_on_support
 from sltr.refine.ranks import STEPS_BY_KIND, TuckerStep, next_rank
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.refine.sweeps import Point, Sweeps, sweep, unfoldings
+from sltr.refine.sweeps import Point, Sweeps, solve_ridge_block, sweep, unfoldings
 from sltr.ridge import ridge_system
 from sltr.tuning.policy import DEFAULT
 
@@ -127,7 +127,7 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
     values = [value(structure)]
 
     def solve(point, index, design):
-        point = data.solve(penalty, point, index, design)
+        point = solve_ridge_block(data.subsets, penalty, point, index, design)
         values.append(value(point.structure))
         return point
 

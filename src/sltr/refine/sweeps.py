@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
-from sltr.arrays import Array, array_namespace, as_array, device
+from sltr.arrays import Array, array_namespace, device
 from sltr.core.tensor import flatten
 from sltr.refine.factors import CP, Form, Structure, joined, take
 from sltr.refine.glm import TensorGLM, solve_block
@@ -126,17 +126,13 @@ class Sweeps:
 
         After a few sweeps the start of the least objective goes on alone.
         """
-        first = self.ridges[:1]
-        structure, n_left = joined(starts), self.n_sweeps
+        ridge, structure, n_sweeps = self.ridges[0], joined(starts), self.n_sweeps
         if len(starts) > 1:
-            wide = self._repeated(len(starts))
-            structure, fitted = wide._swept(structure, first, self.n_starting_sweeps)
-            best = wide._best_of(structure, fitted, len(starts))
-            structure, n_left = (
-                take(structure, best),
-                self.n_sweeps - self.n_starting_sweeps,
-            )
-        return Swept(first[0], *self._swept(structure, first, n_left))
+            ridges = [ridge] * len(starts)
+            swept = self._swept(structure, ridges, self.n_starting_sweeps)
+            structure = take(swept[0], self._best_starts(*swept))
+            n_sweeps -= self.n_starting_sweeps
+        return Swept(ridge, *self._swept(structure, [ridge], n_sweeps))
 
     def lower_ridges(self, first: Swept) -> list[Swept]:
         """Sweep on under each lower ridge, from the structure of the first one."""
@@ -144,66 +140,56 @@ class Sweeps:
         if not lower:
             return []
         together = joined([first.structure] * len(lower))
-        together, fitted = self._repeated(len(lower))._swept(
-            together, lower, self.n_sweeps
-        )
+        together, fitted = self._swept(together, lower, self.n_sweeps)
         xp = array_namespace(fitted)
-        n_items = self.variance.shape[0]
-        found = []
-        for place, ridge in enumerate(lower):
-            items = place * n_items + xp.arange(
-                n_items, dtype=xp.int64, device=device(fitted)
-            )
-            rows = xp.take(fitted, items, axis=0)
-            found.append(Swept(ridge, take(together, items), rows))
-        return found
-
-    def _penalty(self, ridges: Sequence[float]) -> Array:
-        """Return the penalties of a batch that is a run of items for each ridge."""
-        xp = array_namespace(self.variance)
-        penalty = self.variance * xp.sum(self.subsets.weight, axis=1)
-        each = [
-            ridge for ridge in ridges for _ in range(penalty.shape[0] // len(ridges))
+        runs = [k * self.variance.shape[0] + self._items for k in range(len(lower))]
+        return [
+            Swept(ridge, take(together, run), xp.take(fitted, run, axis=0))
+            for ridge, run in zip(lower, runs, strict=True)
         ]
-        return as_array(each, penalty) * penalty
+
+    @cached_property
+    def _items(self) -> Array:
+        xp = array_namespace(self.variance)
+        place = device(self.variance)
+        return xp.arange(self.variance.shape[0], dtype=xp.int64, device=place)
+
+    @cached_property
+    def _penalty(self) -> Array:
+        """The penalty of each item under a ridge of one, (B,)."""
+        xp = array_namespace(self.variance)
+        return self.variance * xp.sum(self.subsets.weight, axis=1)
 
     def _swept(
         self, structure: Structure, ridges: Sequence[float], n_sweeps: int
     ) -> tuple[Structure, Array]:
-        """Return structures after some sweeps, and their fitted values."""
-        solve = partial(self.solve, self._penalty(ridges))
+        """Return structures after some sweeps, and their fitted values.
+
+        The structure is a run of all items for each of the `ridges`.
+        """
+        n_items, n_samples = self.subsets.y.shape
+        subsets = self.subsets
+        if len(ridges) > 1:
+            subsets = subsets.take(list(range(n_items)) * len(ridges))
+        xp = array_namespace(self.variance)
+        penalty = xp.concat([ridge * self._penalty for ridge in ridges], axis=0)
+        solve = partial(solve_ridge_block, subsets, penalty)
         point = Point(structure)
         for _ in range(n_sweeps):
-            point = sweep(self.matrices, self.subsets.y.shape[1], point, solve)
-        return point.structure, self.subsets.fitted(point.design, point.vector)
+            point = sweep(self.matrices, n_samples, point, solve)
+        return point.structure, subsets.fitted(point.design, point.vector)
 
-    def solve(self, penalty: Array, point: Point, index: int, design: Array) -> Point:
-        """Solve for one block on its design (B, d, n), under penalties (B,)."""
-        structure = point.structure
-        vector = self.subsets.ridge(design, penalty, structure.prior(index))
-        vector = structure.pruned(vector)
-        return Point(structure.with_block(index, vector), design, vector)
-
-    def _repeated(self, times: int) -> Sweeps:
-        """Return the same problems for a batch that is `times` as long."""
-        if times == 1:
-            return self
-        xp = array_namespace(self.variance)
-        items = list(range(self.variance.shape[0])) * times
-        variance = xp.concat([self.variance] * times, axis=0)
-        return replace(self, subsets=self.subsets.take(items), variance=variance)
-
-    def _best_of(self, structure: Structure, fitted: Array, n_starts: int) -> Array:
-        """Return the place of each item's start of the least objective, (B,)."""
+    def _best_starts(self, structure: Structure, fitted: Array) -> Array:
+        """Return the index of each item's start of the least objective, (B,)."""
         xp = array_namespace(fitted)
-        coef = flatten(structure.coef())
-        residual = self.subsets.target - fitted
+        n_items, n_samples = self.subsets.y.shape
+        residual = self.subsets.target - xp.reshape(fitted, (-1, n_items, n_samples))
         loss = xp.linalg.vecdot(self.subsets.weight * residual, residual)
-        size = self._penalty(self.ridges[:1]) * xp.linalg.vecdot(coef, coef)
-        objective = xp.reshape(loss + size, (n_starts, -1))
-        n_items = objective.shape[1]
-        items = xp.arange(n_items, dtype=xp.int64, device=device(fitted))
-        return items + n_items * xp.astype(xp.argmin(objective, axis=0), xp.int64)
+        coef = flatten(structure.coef())
+        squares = xp.reshape(xp.linalg.vecdot(coef, coef), (-1, n_items))
+        objective = loss + self.ridges[0] * self._penalty * squares
+        best = xp.astype(xp.argmin(objective, axis=0), xp.int64)
+        return self._items + n_items * best
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +199,16 @@ class Point:
     structure: Structure
     design: Array | None = None  # (B, d, n)
     vector: Array | None = None  # (B, d)
+
+
+def solve_ridge_block(
+    subsets: Subsets, penalty: Array, point: Point, index: int, design: Array
+) -> Point:
+    """Solve for one block on its design (B, d, n), under penalties (B,)."""
+    structure = point.structure
+    vector = subsets.ridge(design, penalty, structure.prior(index))
+    vector = structure.pruned(vector)
+    return Point(structure.with_block(index, vector), design, vector)
 
 
 @dataclass(frozen=True, eq=False)
