@@ -943,7 +943,11 @@ def compare(old: Path, new: Path, tol: float, only: str) -> int:
         }
         above = {key: gap for key, gap in gaps.items() if gap > tol}
         texts = [
-            [f"{k.removeprefix(at)}: {v}" for k, v in part.items() if k.startswith(at)]
+            sorted(
+                f"{k.removeprefix(at)}: {v}"
+                for k, v in part.items()
+                if k.startswith(at)
+            )
             + [f"warning: {text}" for text in source["warnings"][name]]
             for part, source in ((said["fits"], said), (says["fits"], says))
         ]

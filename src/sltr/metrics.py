@@ -9,6 +9,8 @@ from typing import Any
 from sltr.arrays import Array, array_namespace, to_numpy
 from sltr.core.tensor import numerical_ranks
 
+__all__ = ["error_bound", "estimation_error", "rank_error", "support_f1"]
+
 
 def estimation_error(coef: Array, truth: Array) -> float:
     """Return ‖coef − truth‖_F / ‖truth‖_F; without the ratio if the truth is zero.

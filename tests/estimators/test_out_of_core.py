@@ -1,5 +1,7 @@
 """Fits to samples that stay in a file equal fits in memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -15,8 +17,10 @@ from sltr import (
     save,
     sltr_path,
 )
+from sltr.estimators.base import SLTRBase
 from sltr.samples import stored
-from sltr.tuning import held_out as passes
+from sltr.tuning import held_out
+from sltr.tuning.policy import DEFAULT
 
 zarr = pytest.importorskip("zarr")
 
@@ -31,9 +35,8 @@ def tight(monkeypatch):
     """Blocks of 400 entries; predictions for a few coefficients at a time."""
     monkeypatch.setattr(stored, "BLOCK_SHARE", 10**6 // (400 * 8))
     monkeypatch.setattr(stored, "PRODUCT_ROWS", 8)
-    monkeypatch.setattr(passes, "WAITING_SHARE", 60)
-    monkeypatch.setattr(passes, "CHUNK_SHARE", 60)
-    monkeypatch.setattr(passes, "PILOT_SHARE", 150)
+    policy = replace(DEFAULT, waiting_share=60, chunk_share=60, pilot_share=150)
+    monkeypatch.setattr(SLTRBase, "_policy", policy)
 
 
 def drawn(rng, size):
@@ -137,27 +140,33 @@ def test_close_penalties_stay_together_as_far_as_memory_allows(rng):
     first, other = rng.normal(size=(2, 1, 30))
     close = np.stack([first, first * 1.0001, first * 1.0002, other, other * 1.0001])
     cut = [slice(0, 3), slice(3, 5)]
-    assert passes._groups(close, 5) == cut
-    assert passes._groups(close, 2) == [slice(0, 2), slice(2, 3), slice(3, 5)]
+    assert held_out._close_penalties(close, 5) == cut
+    assert held_out._close_penalties(close, 2) == [
+        slice(0, 2),
+        slice(2, 3),
+        slice(3, 5),
+    ]
     both = np.concatenate([close, rng.normal(size=close.shape)], axis=1)
-    assert len(passes._groups(both, 5)) == 5
+    assert len(held_out._close_penalties(both, 5)) == 5
 
 
 def test_penalties_one_by_one_find_the_same(rng, monkeypatch):
     X, y = drawn(rng, SIZES[0])
     options = {**SMALL_GRID, "epsilons": [0.5, 0.501], "memory_limit": "1MB", "cv": 3}
     counts = []
-    original = passes._jobs
+    original = held_out.stored_parts
 
     def counted(*arguments):
-        counts.append(len(original(*arguments)))
-        return original(*arguments)
+        for parts in original(*arguments):
+            counts.append(len(parts))
+            yield parts
 
-    monkeypatch.setattr(passes, "_jobs", counted)
+    monkeypatch.setattr(held_out, "stored_parts", counted)
     together = SLTRRegressorCV(**options).fit(as_zarr(X), y)
     assert sum(counts) == 3
     counts.clear()
-    monkeypatch.setattr(passes, "STATE_SHARE", 10**6)
+    policy = replace(SLTRBase._policy, state_share=10**6)
+    monkeypatch.setattr(SLTRBase, "_policy", policy)
     single = SLTRRegressorCV(**options).fit(as_zarr(X), y)
     assert sum(counts) == 3 * 2
     same(single.coef_, together.coef_)
@@ -179,13 +188,9 @@ def test_the_number_of_passes_is_what_the_page_on_planning_says(rng, monkeypatch
             read.append(found.size)
             return found
 
-    for module, name in (
-        (stored, "BLOCK_SHARE"),
-        (passes, "WAITING_SHARE"),
-        (passes, "CHUNK_SHARE"),
-        (passes, "PILOT_SHARE"),
-    ):
-        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr(stored, "BLOCK_SHARE", 1)
+    policy = replace(DEFAULT, waiting_share=1, chunk_share=1, pilot_share=1)
+    monkeypatch.setattr(SLTRBase, "_policy", policy)
     SLTRRegressorCV(memory_limit="1MB", cv=4, **SMALL_GRID).fit(Counted(), y)
     assert sum(read) == 4 * X.size
 

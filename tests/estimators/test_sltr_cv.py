@@ -1,3 +1,4 @@
+from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
 
@@ -18,18 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
-from sltr.refine import reweight
 from sltr.samples.check import check_samples
-from sltr.tuning import candidates, search
-from sltr.tuning.candidates import (
-    REFINEMENTS,
-    RIDGES,
-    STEPS,
-    SUPPORT_RIDGES,
-    largest_rank,
-)
-from sltr.tuning.search import START_RADII, THRESHOLDS, held_out_predictions
-from sltr.tuning.task import Fold, fitting_task
+from sltr.tuning.candidates import REFINEMENTS, make_grid
+from sltr.tuning.folds import Folds
+from sltr.tuning.policy import DEFAULT
+from sltr.tuning.search import search
 
 # The package's `estimate` is the function; this is its module.
 engine = import_module("sltr.core.estimate")
@@ -47,17 +41,21 @@ def rng():
     return np.random.default_rng(20240229)
 
 
-@pytest.fixture
-def few_ranks(monkeypatch):
-    monkeypatch.setattr(candidates, "LARGEST_RANK", {"tucker": 2, "cp": 2})
+FEW_RANKS = replace(DEFAULT, largest_tucker_rank=2, largest_cp_rank=2)
+# Compare in double precision, by steps that end where those of one fit do.
+EXACT = replace(FEW_RANKS, precision="float64", loose_gap=1.0, reweight_tol=1e-10)
 
 
-@pytest.fixture
-def exact_refits(monkeypatch):
-    """Compare in double precision, by steps that end where those of one fit do."""
-    monkeypatch.setattr(search, "for_comparison", lambda task, folds: (task, folds))
-    monkeypatch.setattr(search, "LOOSER", 1.0)
-    monkeypatch.setattr(reweight, "TOLERANCE", 1e-10)
+class FewRanksCV(SLTRRegressorCV):
+    _policy = FEW_RANKS
+
+
+class ExactCV(SLTRRegressorCV):
+    _policy = EXACT
+
+
+class Exact(SLTRRegressor):
+    _policy = EXACT
 
 
 def planted(rng, shape=(5, 4, 3), n=40, noise=0.5):
@@ -78,23 +76,23 @@ def labelled(rng, n=60, n_classes=2):
 def held_out(model, X, y, weight, pairs_of_rows, epsilons, pairs, refinements):
     """Return the machinery's predictions, by candidate, then by fold."""
     samples = check_samples(model, X, y, weight)
-    task = fitting_task(model, samples, samples.y[:, None])
-    folds = [Fold.of(task, train, test) for train, test in pairs_of_rows]
-    found = held_out_predictions(task, folds, epsilons, pairs, refinements)
-    table = {}
-    for candidate, values in zip(found.candidates, found.values, strict=True):
-        table[candidate] = [
-            value[:, 0] + fold.y_mean[0]
-            for value, fold in zip(values, folds, strict=True)
+    task = model._task(samples, samples.y[:, None])
+    folds = Folds.of(task, pairs_of_rows)
+    grid = make_grid(epsilons, pairs, refinements, task.radius, task.policy)
+    held = search(task, folds, grid)
+    return {
+        candidate: [
+            part[:, 0] + mean[0] for part, mean in zip(parts, folds.y_mean, strict=True)
         ]
-    return table
+        for candidate, parts in held.predictions.items()
+    }
 
 
 def assert_same_as_alone(table, X, y, weight, folds, settings, atol):
     """Compare every candidate and fold with a fit of its own."""
     for candidate, values in table.items():
         refine = candidate.refine and (candidate.refine, *candidate.settings)
-        model = SLTRRegressor(
+        model = Exact(
             candidate.epsilon,
             candidate.lambda_sparse,
             candidate.lambda_low,
@@ -149,14 +147,12 @@ def test_every_setting_reaches_the_folds(rng, settings):
 @pytest.mark.parametrize("kind", ["reweight", "tucker", "cp", "sparse"])
 @pytest.mark.parametrize("shape", SHAPES[:3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_every_refit_and_fold_equals_a_fit_alone(
-    rng, few_ranks, exact_refits, kind, shape, fit_intercept
-):
+def test_every_refit_and_fold_equals_a_fit_alone(rng, kind, shape, fit_intercept):
     X, y = planted(rng, shape, 24)
     weight = rng.uniform(0.5, 2.0, size=24)
     folds = list(KFold(2).split(X))
     settings = {"fit_intercept": fit_intercept, **TIGHT}
-    model = SLTRRegressorCV(**settings)
+    model = ExactCV(**settings)
     epsilons = [0.5, 5.0, 50.0]
     if len(shape) == 1 and kind == "reweight":
         with pytest.raises(ValueError, match="two modes"):
@@ -165,25 +161,25 @@ def test_every_refit_and_fold_equals_a_fit_alone(
     table = held_out(model, X, y, weight, folds, epsilons, [(0.1, 0.1)], [kind])
     if kind == "sparse":
         tried = sorted({c.lambda_sparse for c in table}, reverse=True)
-        lots = [sum(THRESHOLDS[:k], ()) for k in range(1, len(THRESHOLDS) + 1)]
-        assert tuple(tried) in lots
+        batches = EXACT.thresholds
+        assert tuple(tried) in [sum(batches[:k], ()) for k in (1, 2, 3)]
         # Refits on supports that are too large are the Lasso again, and left out.
         assert sum(c.ridge is None for c in table) == len(tried)
-        assert len(tried) <= len(table) < len(tried) * len(SUPPORT_RIDGES)
+        assert len(tried) <= len(table) < len(tried) * len(EXACT.support_ridges)
         assert {c.epsilon for c in table} == {5.0}
     else:
         if kind == "reweight":
-            assert len(table) == len(STEPS)
+            assert len(table) == len(EXACT.steps)
         else:
             ranks = {c.rank for c in table}
             for rank in ranks:  # lower ridges only where the first is worth it
                 ridges = tuple(c.ridge for c in table if c.rank == rank)
-                assert ridges in (RIDGES, RIDGES[:1])
+                assert ridges in (EXACT.ridges, EXACT.ridges[:1])
             if kind == "cp":
-                assert ranks <= set(range(1, largest_rank(kind, shape) + 1))
+                assert ranks <= set(range(1, EXACT.largest_rank(kind, shape) + 1))
         start = {(c.epsilon, c.lambda_sparse, c.lambda_low) for c in table}
-        assert start == {(5.0, *START_RADII)}
-        table = {c: v for c, v in table.items() if c.ridge in (None, RIDGES[1])}
+        assert start == {(5.0, *EXACT.start_radii)}
+        table = {c: v for c, v in table.items() if c.ridge in (None, EXACT.ridges[1])}
     assert_same_as_alone(table, X, y, weight, folds, settings, ATOL * y.std())
 
 
@@ -409,7 +405,7 @@ def test_whole_weights_are_repetitions_for_every_rule(rng, rule):
 
 @pytest.mark.parametrize("rule", ["average", "vote"])
 @pytest.mark.parametrize("refine", [None, (None, "scale", "reweight", "cp", "sparse")])
-def test_the_answer_is_a_mean_of_candidates(rng, few_ranks, refine, rule):
+def test_the_answer_is_a_mean_of_candidates(rng, refine, rule):
     X, y = planted(rng, (5, 4, 3), 30, noise=2.0)
     folds = list(KFold(3).split(X))
     grid = {
@@ -418,8 +414,8 @@ def test_the_answer_is_a_mean_of_candidates(rng, few_ranks, refine, rule):
         "lambdas_low": (0.3,),
     }
     settings = {**grid, "refine": refine, "cv": folds, **TIGHT}
-    model = SLTRRegressorCV(**settings, rule=rule).fit(X, y)
-    best = SLTRRegressorCV(**settings, rule="best").fit(X, y)
+    model = FewRanksCV(**settings, rule=rule).fit(X, y)
+    best = FewRanksCV(**settings, rule="best").fit(X, y)
     assert model.weights_.sum() == pytest.approx(1.0)
     assert model.weights_[model.best_index_] > 0
     assert np.flatnonzero(best.weights_).tolist() == [best.best_index_]
@@ -708,12 +704,12 @@ def test_float32_stays(rng):
 
 
 @pytest.mark.parametrize("refine", ["scale", "cp", "sparse"])
-def test_torch_gives_the_same_answer(rng, few_ranks, refine):
+def test_torch_gives_the_same_answer(rng, refine):
     torch = pytest.importorskip("torch")
     X, y = planted(rng, n=30)
     settings = {**SMALL, "epsilons": (5.0,), "refine": refine, **TIGHT}
-    ours = SLTRRegressorCV(**settings).fit(X, y)
-    theirs = SLTRRegressorCV(**settings).fit(torch.asarray(X), torch.asarray(y))
+    ours = FewRanksCV(**settings).fit(X, y)
+    theirs = FewRanksCV(**settings).fit(torch.asarray(X), torch.asarray(y))
     assert isinstance(theirs.coef_, torch.Tensor)
     np.testing.assert_allclose(theirs.coef_.numpy(), ours.coef_, atol=1e-3)
     assert theirs.best_score_ == pytest.approx(ours.best_score_, abs=1e-3)

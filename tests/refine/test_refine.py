@@ -9,7 +9,7 @@ from sklearn.linear_model import Lasso
 
 from sltr.refine.factors import CP, Tucker, leading_term
 from sltr.refine.lasso import SMALL_THRESHOLD, TOLERANCE, lasso, refit_on_support
-from sltr.refine.ranks import STEPS_BY_KIND, TuckerStep, next_rank
+from sltr.refine.ranks import CPStep, TuckerStep, next_rank
 from sltr.refine.subsets import Subsets, feature_variance
 from sltr.refine.sweeps import Point, Sweeps, solve_ridge_block, sweep, unfoldings
 from sltr.ridge import ridge_system
@@ -77,7 +77,8 @@ def refits(
 
 def rising(kind, problem, seeds, largest):
     """Yield all ranks' steps, each under all ridges."""
-    step = STEPS_BY_KIND[kind].first(problem, seeds, largest)
+    kinds = {"cp": CPStep, "tucker": TuckerStep}
+    step = kinds[kind].first(problem, seeds, largest)
     while step is not None:
         step = step.with_lower_ridges()
         yield step

@@ -246,7 +246,7 @@ def test_a_worker_killed_while_tuning_changes_nothing(
     here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
     array = da.from_array(X, chunks=(10, 3, 5, 4))
     flag = tmp_path / "busy"
-    monkeypatch.setattr("sltr.tuning.held_out.PlainEstimates", slow_estimates(flag))
+    monkeypatch.setattr("sltr.tuning.held_out.solve_grid", slow_solve(flag))
 
     def busy(pids):
         return next(
@@ -261,16 +261,15 @@ def test_a_worker_killed_while_tuning_changes_nothing(
     assert_close(there.coef_, here.coef_)
 
 
-def slow_estimates(flag):
-    from sltr.tuning.fits import PlainEstimates
+def slow_solve(flag):
+    from sltr.tuning.held_out import solve_grid
 
-    class Slow(PlainEstimates):
-        def __call__(self):
-            flag.with_name(f"busy-{os.getpid()}").write_text(str(os.getpid()))
-            time.sleep(0.5)
-            return super().__call__()
+    def slow(*job):
+        flag.with_name(f"busy-{os.getpid()}").write_text(str(os.getpid()))
+        time.sleep(0.5)
+        return solve_grid(*job)
 
-    return Slow
+    return slow
 
 
 def test_scattered_coefficients_lost_with_their_worker_are_sent_again(

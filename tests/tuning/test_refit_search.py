@@ -1,5 +1,6 @@
 """How far the search for a refit goes, and refits of awkward samples."""
 
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -10,18 +11,13 @@ from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.samples.check import check_samples
 from sltr.tuning import fits as refits
-from sltr.tuning import search as refit_jobs
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.fits import sweeps
+from sltr.tuning.fits import low_rank_start
+from sltr.tuning.folds import Folds
+from sltr.tuning.held_out import HeldOut
 from sltr.tuning.policy import DEFAULT
-from sltr.tuning.search import LowRank, row_losses
-from sltr.tuning.task import (
-    Fold,
-    fitting_task,
-    for_comparison,
-    held_out_losses,
-    with_pilots,
-)
+from sltr.tuning.search import _low_rank_rows
+from sltr.tuning.task import ridge_pilots
 
 SHAPE = (6, 5, 4)
 RIDGES = DEFAULT.ridges
@@ -44,26 +40,26 @@ def of_rank(rng, rank, n=150, noise=0.1, shape=SHAPE):
     return X, signal + noise * signal.std() * rng.normal(size=n)
 
 
-def search(X, y, kind, rival=None):
-    """Run one kind of refit on three folds; `rival` is a share of the null's loss.
+def search(X, y, kind, baseline=None, policy=DEFAULT):
+    """Run one kind of refit on three folds; `baseline` is a share of the null's loss.
 
     Returns the null model's held-out losses, and each candidate's in the order of
     trial.
     """
     model = SLTRRegressorCV()
+    model._policy = policy
     samples = check_samples(model, X, y, None)
-    task = fitting_task(model, samples, samples.y[:, None])
-    folds = [Fold.of(task, train, test) for train, test in KFold(3).split(X)]
-    folds, pilots = with_pilots(task, folds, [10.0])
-    single, own = for_comparison(task, folds)
-    nothing = [np.zeros((len(fold.rows), 1)) for fold in own]
-    null = held_out_losses(single, own, nothing)
-    losses = None if rival is None else rival * null
-    seeds = [pilots.reshape(3, 1, *X.shape[1:]).astype(np.float32)]
-    start = Candidate(10.0, 0.3, 0.3)
-    problem = sweeps(single, np.stack([fold.subset for fold in own]))
-    rows = LowRank(single, own, problem, kind, start, seeds, losses)()
-    return null, row_losses(single, own, rows)
+    task = model._task(samples, samples.y[:, None])
+    folds = Folds.of(task, list(KFold(3).split(X)))
+    pilots = ridge_pilots(task, folds.training, [10.0])
+    single = task.for_refits(policy.precision)
+    null = folds.null_losses()
+    losses = None if baseline is None else baseline * null
+    seeds = pilots.coef.reshape(3, 1, *X.shape[1:]).astype(np.float32)
+    start = low_rank_start(single, folds.training, seeds, {})
+    base = Candidate(10.0, 0.3, 0.3)
+    rows = _low_rank_rows(single, folds, start, kind, base, losses)
+    return null, HeldOut.nothing(folds).with_rows(rows).losses
 
 
 def ranks_tried(*args, **kwargs):
@@ -77,7 +73,7 @@ def test_ranks_are_tried_until_they_gain_nothing(rng, kind):
         assert tried == [1, 2, 3]
     else:
         assert (2, 2, 2) in tried
-        assert len(tried) <= tried.index((2, 2, 2)) + 1 + refit_jobs.PATIENCE[kind]
+        assert len(tried) <= tried.index((2, 2, 2)) + 1 + DEFAULT.patience(kind, SHAPE)
 
 
 @pytest.mark.parametrize("kind", ["cp", "tucker"])
@@ -114,8 +110,8 @@ def test_refits_start_from_the_grids_own_estimates(rng, monkeypatch):
     path = refits.estimate_path
 
     def counted(pilots, sparse, low, settings):
-        # The grid itself has six pairs of radii, the start alone has one.
-        if sparse.shape[1] == 1:
+        # On three folds the grid itself has six pairs of radii, the start alone one.
+        if tuple(sparse.shape) == (3, 1):
             solved.append(sparse)
         return path(pilots, sparse, low, settings)
 
@@ -133,27 +129,27 @@ def test_refits_start_from_the_grids_own_estimates(rng, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["cp", "tucker"])
-def test_a_rival_within_reach_changes_nothing(rng, kind):
+def test_a_baseline_within_reach_changes_nothing(rng, kind):
     X, y = of_rank(rng, 4)
     alone = ranks_tried(X, y, kind)
     assert len(alone) > 3
     # The first rank leaves more than half; at its pace the others would do as well.
-    assert ranks_tried(X, y, kind, rival=0.3) == alone
+    assert ranks_tried(X, y, kind, baseline=0.3) == alone
 
 
-def test_a_search_that_cannot_catch_up_ends(rng, monkeypatch):
+def test_a_search_that_cannot_catch_up_ends(rng):
     X, y = of_rank(rng, 4)
-    monkeypatch.setattr(refit_jobs, "largest_rank", lambda kind, shape: 2)
-    # One rank is left, and would have to gain all that the first one left.
-    assert ranks_tried(X, y, "cp", rival=1e-6) == [1]
-    assert len(ranks_tried(X, y, "cp")) > 1
+    policy = replace(DEFAULT, largest_cp_rank=2)
+    # One rank remains, and would have to gain all that the first one did not.
+    assert ranks_tried(X, y, "cp", baseline=1e-6, policy=policy) == [1]
+    assert len(ranks_tried(X, y, "cp", policy=policy)) > 1
 
 
 @pytest.mark.parametrize("kind", ["cp", "tucker"])
 def test_noise_ends_the_search_at_once(rng, kind):
     X = rng.normal(size=(60, *SHAPE))
     tried = ranks_tried(X, rng.normal(size=60), kind)
-    assert len(tried) == refit_jobs.PATIENCE[kind]
+    assert len(tried) == DEFAULT.patience(kind, SHAPE)
 
 
 @pytest.mark.parametrize("n", [20, 1000])

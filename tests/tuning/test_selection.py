@@ -11,8 +11,8 @@ from sklearn.metrics import (
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from sltr.tuning.choose import best_index, cv_table
-from sltr.tuning.folds import kept_splits, splits
-from sltr.tuning.scores import KnownRegressor, fold_scores
+from sltr.tuning.folds import splits, weighted_splits
+from sltr.tuning.scores import FixedRegressor, fold_scores
 
 LABELLED = {"accuracy", "roc_auc"}
 ORACLES = {
@@ -139,7 +139,7 @@ def test_equal_responses_are_no_reason_for_huge_scores(n, value):
 def test_a_score_that_takes_no_weights_is_given_none(rng):
     y, predictions = rng.normal(size=6), rng.normal(size=(6, 2))
     X = np.arange(6.0)[:, None]
-    models = [KnownRegressor(column) for column in predictions.T]
+    models = [FixedRegressor(column) for column in predictions.T]
     expected = -np.abs(predictions - y[:, None]).max(axis=0)
 
     def worst(model, X, y):
@@ -164,7 +164,7 @@ def test_folds_may_be_lists_or_masks():
         weight = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 1.0])
         for found, expected in (
             (splits(given, y), as_rows),
-            (kept_splits(given, y, weight), kept_splits(as_rows, y, weight)),
+            (weighted_splits(given, y, weight), weighted_splits(as_rows, y, weight)),
         ):
             for one, other in zip(found, expected, strict=True):
                 for rows, others in zip(one, other, strict=True):

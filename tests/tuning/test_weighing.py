@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sltr.tuning.choose import close_to, shares_by_kind, votes
+from sltr.tuning.choose import agreement_weights, close_to, weights_by_kind
 
 
 def test_votes_fall_with_the_excess_in_standard_errors(rng):
     losses = rng.normal(size=(400, 1)) ** 2 + np.array([0.0, 0.05, 0.4, -0.1, 9.0])
     losses += 0.5 * rng.normal(size=losses.shape)
     weight = np.ones(400)
-    found = votes(0, losses, weight, overlap=1.25)
+    found = agreement_weights(0, losses, weight, overlap=1.25, smallest=0.1)
     excess = losses - losses[:, :1]
     steps = excess.mean(axis=0)[1:3] / (1.5 * excess.std(axis=0)[1:3] / 20.0)
     expected = (np.exp(-0.5 * steps[0] ** 2) - 0.1) / 0.9
@@ -24,7 +24,7 @@ def test_votes_fall_with_the_excess_in_standard_errors(rng):
 
 def test_votes_of_equal_and_of_broken_candidates():
     losses = np.array([[1.0, 1.0, 2.0, np.nan], [3.0, 3.0, 4.0, 1.0]])
-    found = votes(0, losses, np.ones(2), overlap=1.0)
+    found = agreement_weights(0, losses, np.ones(2), overlap=1.0, smallest=0.1)
     assert found.tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
@@ -35,7 +35,7 @@ def test_votes_of_equal_and_of_broken_candidates():
 )
 def test_shares_sum_to_one_and_kinds_have_their_best_vote(pairs):
     kinds, own = zip(*pairs, strict=True)
-    shares = shares_by_kind(kinds, np.array(own))
+    shares = weights_by_kind(kinds, np.array(own))
     assert shares.sum() == pytest.approx(1.0)
     best = {k: max(v for other, v in pairs if other == k) for k in kinds}
     for kind, vote in best.items():

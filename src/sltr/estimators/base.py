@@ -1,4 +1,4 @@
-"""Fits that leave no estimator half changed."""
+"""What estimators share: predicting, warning, fits that leave nothing half changed."""
 
 from __future__ import annotations
 
@@ -6,30 +6,77 @@ import warnings
 from collections.abc import Callable
 from functools import wraps
 from html import escape
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from sltr.arrays import Array, array_namespace, as_array
-from sltr.core.tensor import flatten
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.core.estimate import Settings
+from sltr.core.tensor import flatten, numerical_ranks
 from sltr.samples.check import check_new_samples
-from sltr.samples.samples import as_design
+from sltr.samples.samples import Samples, as_design
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
-from sltr.tuning.final import Member
+from sltr.tuning.final import Fitted
+from sltr.tuning.policy import DEFAULT, Policy
+from sltr.tuning.task import Task, prepare
+
+
+class SLTRBase(BaseEstimator):
+    """What all SLTR estimators do alike: settings, preparation, a picture."""
+
+    # How hard a tuning tries. Not a parameter: a subclass may set another.
+    _policy: ClassVar[Policy] = DEFAULT
+
+    def _html_repr(self) -> str:
+        return diagram_with_coef(self)
+
+    def _settings(self) -> Settings:
+        # Where `n_jobs` means processes over folds, these work without threads.
+        n_jobs = None if hasattr(self, "cv") else self.n_jobs
+        return Settings(
+            self.coupling, self.weights, self.solver, self.tol, self.max_iter, n_jobs
+        )
+
+    def _task(self, samples: Samples, Y: Array) -> Task:
+        return prepare(
+            samples,
+            Y,
+            self._settings(),
+            fit_intercept=self.fit_intercept,
+            radius=self.radius,
+            memory_limit=self.memory_limit,
+            unconverged=warn_of_pilot,
+            policy=self._policy,
+        )
+
+    def _set_coef(self, fitted: Fitted, scale: np.ndarray | None) -> None:
+        """Set the fit on all samples; that of a single response loses its axis."""
+        coef, pilot = fitted.coef[0, ...], fitted.pilot[0, ...]
+        single = coef.shape[0] == 1
+        self.coef_, self.pilot_ = (
+            (coef[0, ...], pilot[0, ...]) if single else (coef, pilot)
+        )
+        intercept = fitted.intercept[0, ...]
+        self.intercept_ = float(intercept[0]) if single else intercept
+        ranks = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
+        self.ranks_ = ranks[0] if single else ranks
+        factors = np.ones(coef.shape[0]) if scale is None else scale
+        self.scale_ = factors if is_classifier(self) else float(factors[0])
 
 
 def warn_unless_converged(
     converged: Any, gap: Any, tol: float, *, stacklevel: int = 5
 ) -> None:
-    """Warn, with the gap reached, when the budget of iterations ran out.
+    """Warn, with the largest gap, when the budget of iterations ran out.
 
     The default `stacklevel` points at the caller of an estimator's `fit`.
     """
-    if not converged:
+    if not to_numpy(converged).all():
+        gap = to_numpy(gap).max()
         warnings.warn(
             f"SLTR stopped at a relative duality gap of {float(gap):.1e}; tol={tol:g} "
             "was asked for. Increase max_iter or tol.",
@@ -38,11 +85,15 @@ def warn_unless_converged(
         )
 
 
-def tell_refit(model: Any, member: Member, n_responses: int) -> None:
-    """Set `refine_settings_` and `scale_` of an estimator whose answer this is."""
-    model.refine_settings_ = member.candidate.settings
-    scale = np.ones(n_responses) if member.scale is None else member.scale
-    model.scale_ = scale if is_classifier(model) else float(scale[0])
+def warn_of_pilot(residual: float, n_iter: int) -> None:
+    """Warn that conjugate gradients for the pilot ran out of iterations."""
+    warnings.warn(
+        f"The pilot's conjugate gradients stopped after {n_iter} iterations at a "
+        f"relative residual of {residual:.1e}. Increase epsilon, or memory_limit so "
+        "that a factorisation fits.",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
 
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])

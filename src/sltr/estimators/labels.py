@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.multiclass import check_classification_targets
 
-from sltr.arrays import Array, to_numpy
+from sltr.arrays import Array, as_array, to_numpy
+from sltr.tuning.folds import Split
 from sltr.tuning.scores import class_numbers
 
 SMALLEST_SLOPE = 1e-3  # of log-odds per standard deviation of the scores
@@ -57,15 +58,22 @@ def winning_labels(classes: np.ndarray, decision: Array) -> np.ndarray:
     return classes[codes.astype(int)]
 
 
-def calibration_folds(indicators: np.ndarray, n_splits: int = 5) -> list[np.ndarray]:
-    """Return held-out rows of stratified folds; none if a class is too small."""
+def calibration_folds(indicators: np.ndarray, n_splits: int = 5) -> list[Split]:
+    """Return stratified folds; none if a class is too small."""
     codes = class_numbers(indicators)
     smallest = int(np.unique(codes, return_counts=True)[1].min())
     n_splits = min(n_splits, smallest)
     if n_splits < 2:
         return []
-    folds = StratifiedKFold(n_splits)
-    return [test for _, test in folds.split(codes, codes)]
+    return list(StratifiedKFold(n_splits).split(codes, codes))
+
+
+def calibrated_scores(scores: Array, sigmoids: np.ndarray) -> Array:
+    """Return calibrated log-odds of scores (n,) or (n, K)."""
+    lines = as_array(sigmoids, scores)
+    if scores.ndim == 1:
+        return scores * lines[0, 0] + lines[0, 1]
+    return scores * lines[:, 0] + lines[:, 1]
 
 
 def fit_sigmoids(

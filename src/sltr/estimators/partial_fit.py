@@ -1,4 +1,7 @@
-"""SLTR from chunks of samples that come one after another and are not kept."""
+"""SLTR from chunks of samples that come one after another and are not kept.
+
+Apart from the estimators because only their `partial_fit` needs it.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,19 @@ import numpy as np
 from scipy.special import logit
 
 from sltr.arrays import Array, array_namespace, to_numpy
-from sltr.estimators.base import tell_refit, warn_unless_converged
+from sltr.core.estimate import Settings
 from sltr.estimators.labels import SMALLEST_SLOPE, indicators_among
 from sltr.ridge import LARGEST_DIRECT
 from sltr.ridge.moments import Moments, StreamedRidge, merge, moments
-from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.samples import Samples
-from sltr.tuning.candidates import own_candidate
-from sltr.tuning.final import Member, SubsetFit, fit_subsets
-from sltr.tuning.task import Task, solver_settings
+from sltr.tuning.task import Task
 
 
-def add_chunk(model: Any, samples: Samples, Y: Array) -> Moments:
-    """Return the moments of what the model has seen, this chunk included."""
-    if model.refine is not None:
+def add_chunk(seen: Moments | None, samples: Samples, Y: Array, refine: Any) -> Moments:
+    """Return the moments of what was seen before, and of this chunk."""
+    if refine is not None:
         msg = (
-            f"refine={model.refine!r} was given; partial_fit keeps no samples to refit "
+            f"refine={refine!r} was given; partial_fit keeps no samples to refit "
             "on. Use refine=None, or fit."
         )
         raise ValueError(msg)
@@ -35,10 +35,8 @@ def add_chunk(model: Any, samples: Samples, Y: Array) -> Moments:
             "a file, or shrink X."
         )
         raise ValueError(msg)
-    seen = getattr(model, "_moments", None)
     new = samples.design.reduce_rows(moments, merge, [Y, samples.weight])
     if seen is None:
-        _forget_fit(model)
         return new
     if type(seen.second) is not type(new.second):
         kinds = [type(part.second).__name__ for part in (new, seen)]
@@ -50,16 +48,12 @@ def add_chunk(model: Any, samples: Samples, Y: Array) -> Moments:
     return merge(seen, new)
 
 
-def _forget_fit(model: Any) -> None:
-    """Drop what an earlier fit found: it is of other samples, or of other classes."""
-    seen = {"shape_in_", "n_features_in_", "feature_names_in_", "classes_"}
-    for name in [n for n in vars(model) if n.endswith("_") and n not in seen]:
-        delattr(model, name)
+def task_of_moments(model: Any, settings: Settings) -> Task:
+    """Return the task of an estimator that has moments in place of samples.
 
-
-def fit_moments(model: Any, kept: Moments) -> SubsetFit:
-    """Fit from moments: one subset, K responses; sets what a fit finds."""
-    # For all that follows the mean, with the weight of everything, is the sample.
+    The fit needs only their mean, with the weight of all of them, as one sample.
+    """
+    kept: Moments = model._moments
     xp = array_namespace(kept.second)
     mean, y_mean, weight = (
         xp.astype(part, kept.dtype) for part in (kept.x_mean, kept.y_mean, kept.weight)
@@ -67,24 +61,17 @@ def fit_moments(model: Any, kept: Moments) -> SubsetFit:
     mean, weight = xp.reshape(mean, (1, *model.shape_in_)), xp.reshape(weight, (1,))
     samples, Y = Samples(mean, y_mean[:1], weight), y_mean[None, :]
     system = StreamedRidge(kept, bool(model.fit_intercept))
-    settings = solver_settings(model)
-    task = Task(samples, Y, system, system.fit_intercept, model.radius, settings)
-    model.epsilon_ = choose_epsilon(system, model.epsilon, weight)
-    model.pilot_method_ = system.method
-    member = Member(own_candidate(model))
-    tell_refit(model, member, Y.shape[1])
-    fit = fit_subsets(task, (weight > 0)[None, :], [member])
-    converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
-    warn_unless_converged(converged.all(), gap.max(), settings.tol)
-    model.dual_gap_, model.n_iter_ = float(gap.max()), int(to_numpy(fit.n_iter).max())
-    return fit
+    return Task(samples, Y, system, system.fit_intercept, model.radius, settings)
 
 
-def known_indicators(model: Any, y: Any, classes: Any) -> np.ndarray:
-    """Return 0/1 responses of labels among the classes of the first call, or fit."""
-    known = getattr(model, "classes_", None)
-    if classes is not None and not hasattr(model, "_moments"):
-        known = None
+def known_classes(
+    fitted: np.ndarray | None, classes: Any, y: Any, *, first: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes, and 0/1 responses of labels that are among them.
+
+    They are those of the first call, which must give them, or of an earlier `fit`.
+    """
+    known = None if first and classes is not None else fitted
     if known is None and classes is None:
         msg = "classes=None was given; the first call of partial_fit needs all labels."
         raise ValueError(msg)
@@ -106,8 +93,7 @@ def known_indicators(model: Any, y: Any, classes: Any) -> np.ndarray:
             "labels among them."
         )
         raise ValueError(msg)
-    model.classes_ = known
-    return indicators_among(known, labels)
+    return known, indicators_among(known, labels)
 
 
 def moment_sigmoids(kept: Moments, coef: Array, intercept: Array) -> np.ndarray:

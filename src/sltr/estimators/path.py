@@ -12,15 +12,15 @@ from sltr.arrays import (
     as_array,
     explained_memory,
     fitting_threads,
-    to_numpy,
 )
-from sltr.core.estimate import Estimate, absolute_radii, estimate_path
-from sltr.estimators.base import warn_unless_converged
-from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.core.estimate import Settings
+from sltr.estimators.base import warn_of_pilot, warn_unless_converged
+from sltr.estimators.sltr import SLTRRegressor
 from sltr.samples.check import check_samples
 from sltr.tuning.candidates import LAMBDAS, grid_epsilons, grid_pairs
-from sltr.tuning.final import all_of, intercepts
-from sltr.tuning.task import Task, fitting_task
+from sltr.tuning.final import intercepts
+from sltr.tuning.fits import plain_fits
+from sltr.tuning.task import prepare, ridge_pilots
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,31 +102,39 @@ def sltr_path(
     >>> path.coef.shape, np.count_nonzero(path.coef, axis=(1, 2)).tolist()
     ((3, 5, 4), [20, 2, 0])
     """
-    model = SLTRRegressorCV(
-        epsilons,
-        lambdas_sparse,
-        lambdas_low,
-        radius=radius,
-        coupling=coupling,
-        weights=weights,
-        solver=solver,
-        fit_intercept=fit_intercept,
-        tol=tol,
-        max_iter=max_iter,
-        n_jobs=n_jobs,
-        memory_limit=memory_limit,
-    )
-    pairs = grid_pairs(model)
+    settings = Settings(coupling, weights, solver, tol, max_iter, n_jobs)
+    pairs = grid_pairs(lambdas_sparse, lambdas_low)
+    model = SLTRRegressor(memory_limit=memory_limit)
     samples = check_samples(model, X, y, sample_weight)
     with explained_memory(), fitting_threads(samples.X):
-        task = fitting_task(model, samples, samples.y[:, None])
-        penalties = grid_epsilons(model, task)
-        found = _estimates(task, penalties, pairs)
-    converged, gap = to_numpy(found.converged), to_numpy(found.gap)
-    warn_unless_converged(converged.all(), gap.max(), tol, stacklevel=3)
-    coef = found.coef[None, ...]  # one subset, candidates as if they were responses
-    everyone = all_of(samples)
-    offset = intercepts(coef, samples, task.Y, everyone, task.fit_intercept)
+        task = prepare(
+            samples,
+            samples.y[:, None],
+            settings,
+            fit_intercept=fit_intercept,
+            radius=radius,
+            memory_limit=memory_limit,
+            unconverged=warn_of_pilot,
+        )
+        penalties = grid_epsilons(task, epsilons)
+        pilots = ridge_pilots(task, task.everyone, penalties)
+        fits = list(plain_fits(task, pilots.coef, pairs))
+    order = [pair for part in fits for pair in part.pairs]
+    xp = array_namespace(pilots.coef)
+    indices = [order.index(pair) for pair in pairs]
+    back = as_array(indices, pilots.coef, dtype=xp.int64)
+
+    def in_order(name: str) -> Array:
+        """Return a field for all penalties and pairs, (C, …), in the grid's order."""
+        parts = [getattr(part, name)[0, :, 0, ...] for part in fits]
+        values = xp.take(xp.concat(parts, axis=1), back, axis=1)
+        return xp.reshape(values, (-1, *values.shape[2:]))
+
+    converged, gap = in_order("converged"), in_order("gap")
+    warn_unless_converged(converged, gap, tol, stacklevel=3)
+    coef = xp.reshape(in_order("coef"), (-1, *samples.shape))
+    # One subset, and candidates as if they were responses.
+    offset = intercepts(coef[None, ...], task, task.everyone, pilots)
     grid = [(epsilon, *pair) for epsilon in penalties for pair in pairs]
     epsilon, sparse, low = (
         as_array(column, samples.weight) for column in zip(*grid, strict=True)
@@ -135,32 +143,9 @@ def sltr_path(
         epsilon=epsilon,
         lambda_sparse=sparse,
         lambda_low=low,
-        coef=found.coef,
+        coef=coef,
         intercept=offset[0, ...],
-        gap=found.gap,
-        n_iter=found.n_iter,
-        converged=found.converged,
+        gap=gap,
+        n_iter=in_order("n_iter"),
+        converged=converged,
     )
-
-
-def _estimates(
-    task: Task, penalties: Sequence[float], pairs: Sequence[tuple[float, float]]
-) -> Estimate:
-    """Estimate all pairs of radii about each penalty's pilot: fields (E·G, …)."""
-    samples = task.samples
-    like = samples.weight
-    xp = array_namespace(like)
-    pilots = task.system.coefs(all_of(samples), as_array(list(penalties), like))
-    pilots = xp.reshape(pilots, (-1, *samples.shape))
-    sparse, low = (as_array(column, pilots) for column in zip(*pairs, strict=True))
-    radii = absolute_radii(pilots, sparse, low, task.radius)
-    chunks = list(estimate_path(pilots, *radii, task.settings))
-    order = [g for places, _ in chunks for g in places]
-    back = as_array([order.index(g) for g in range(len(order))], pilots, dtype=xp.int64)
-
-    def collected(name: str) -> Array:
-        values = xp.concat([getattr(part, name) for _, part in chunks], axis=1)
-        values = xp.take(values, back, axis=1)
-        return xp.reshape(values, (-1, *values.shape[2:]))
-
-    return Estimate(*map(collected, ("coef", "gap", "n_iter", "converged")))

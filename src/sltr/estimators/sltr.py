@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 
 from sltr.arrays import (
     Array,
@@ -16,16 +16,16 @@ from sltr.arrays import (
     fitting_threads,
     to_numpy,
 )
-from sltr.core.tensor import flatten, numerical_ranks
+from sltr.core.tensor import flatten
 from sltr.estimators.base import (
-    diagram_with_coef,
+    SLTRBase,
     linear_scores,
     predict_linear,
-    tell_refit,
     unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
+    calibrated_scores,
     calibration_folds,
     fit_sigmoids,
     label_indicators,
@@ -34,20 +34,98 @@ from sltr.estimators.labels import (
 )
 from sltr.estimators.partial_fit import (
     add_chunk,
-    fit_moments,
-    known_indicators,
+    known_classes,
     moment_sigmoids,
+    task_of_moments,
 )
+from sltr.parameters import check_nonnegative
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
-from sltr.tuning.candidates import lazy_refinements, own_candidate
-from sltr.tuning.final import SubsetFit, all_of, fit_subsets, left_out
+from sltr.tuning.candidates import Candidate, check_lazy_refinements
+from sltr.tuning.choose import Member
+from sltr.tuning.final import Fitted, final_fit
+from sltr.tuning.folds import Folds
 from sltr.tuning.search import choose_refit
-from sltr.tuning.task import fitting_task
+from sltr.tuning.task import Task
 
 
-class SLTRRegressor(RegressorMixin, BaseEstimator):
+class _SLTR(SLTRBase):
+    """The parameters of `SLTRRegressor` and `SLTRClassifier`, and their common fit."""
+
+    def __init__(
+        self,
+        epsilon: float | str = "loo",
+        lambda_sparse: float = 0.1,
+        lambda_low: float = 0.1,
+        *,
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        refine: str | tuple | None = None,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        n_jobs: int | tuple[int, int] | None = None,
+        memory_limit: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        self.epsilon = epsilon
+        self.lambda_sparse = lambda_sparse
+        self.lambda_low = lambda_low
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.refine = refine
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.progress = progress
+
+    def _candidate(self, task: Task) -> Candidate:
+        return Candidate(
+            choose_epsilon(task.system, self.epsilon, task.samples.weight),
+            check_nonnegative(self.lambda_sparse, "lambda_sparse"),
+            check_nonnegative(self.lambda_low, "lambda_low"),
+        )
+
+    def _fit_task(self, task: Task, folds: Folds | None = None) -> Fitted:
+        """Fit on all samples and, from the same Gram matrix, on each fold's."""
+        candidate = self._candidate(task)
+        check_lazy_refinements(task.samples.X, self.refine)
+        member = choose_refit(task, candidate, self.refine, folds)
+        training = task.everyone
+        if folds is not None:
+            xp = array_namespace(training)
+            training = xp.concat([training, folds.training], axis=0)
+        fitted = final_fit(task, [member], training)
+        self._remember(task, member, fitted)
+        return fitted
+
+    def _forget_fit(self) -> None:
+        """Drop what an earlier fit found: it is of other samples, or other classes."""
+        seen = {"shape_in_", "n_features_in_", "feature_names_in_", "classes_"}
+        for name in [n for n in vars(self) if n.endswith("_") and n not in seen]:
+            delattr(self, name)
+
+    def _remember(self, task: Task, member: Member, fitted: Fitted) -> None:
+        gap, n_iter = to_numpy(fitted.gap[0, :]), to_numpy(fitted.n_iter[0, :])
+        tol = task.settings.tol
+        warn_unless_converged(fitted.converged[0, :], gap, tol, stacklevel=6)
+        self.epsilon_ = member.candidate.epsilon
+        self.pilot_method_ = task.system.method
+        self.refine_settings_ = member.candidate.settings
+        self.dual_gap_, self.n_iter_ = float(gap.max()), int(n_iter.max())
+        self._set_coef(fitted, member.scale)
+
+
+class SLTRRegressor(RegressorMixin, _SLTR):
     """Sparse and low-rank tensor regression about a ridge pilot.
 
     The pilot W̃ = (AᵀA + εI)⁻¹Aᵀy is computed once, A the centred samples as
@@ -140,52 +218,14 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
     ((6, 5, 4), True)
     """
 
-    _html_repr = diagram_with_coef
-
-    def __init__(
-        self,
-        epsilon: float | str = "loo",
-        lambda_sparse: float = 0.1,
-        lambda_low: float = 0.1,
-        *,
-        radius: str = "relative",
-        coupling: str = "average",
-        weights: str | tuple[float, float] = "unit",
-        solver: str = "admm",
-        refine: str | tuple | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | tuple[int, int] | None = None,
-        memory_limit: str | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ):
-        self.epsilon = epsilon
-        self.lambda_sparse = lambda_sparse
-        self.lambda_low = lambda_low
-        self.radius = radius
-        self.coupling = coupling
-        self.weights = weights
-        self.solver = solver
-        self.refine = refine
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.progress = progress
-
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
         self.__dict__.pop("_moments", None)
         with explained_memory(), fitting_threads(samples.X):
-            fit = _fit(self, samples, samples.y[:, None], [])
-        self.dual_gap_, self.n_iter_ = float(fit.gap[0, 0]), int(fit.n_iter[0, 0])
-        return _set_fit(self, fit)
+            self._fit_task(self._task(samples, samples.y[:, None]))
+        return self
 
     @unchanged_on_failure
     def partial_fit(
@@ -207,25 +247,23 @@ class SLTRRegressor(RegressorMixin, BaseEstimator):
         solve : bool
             Whether to fit now; with many chunks only the last one needs it.
         """
+        seen = getattr(self, "_moments", None)
         samples = check_samples(
-            self,
-            X,
-            y,
-            sample_weight,
-            min_samples=1,
-            reset=not hasattr(self, "_moments"),
+            self, X, y, sample_weight, min_samples=1, reset=seen is None
         )
-        self._moments = add_chunk(self, samples, samples.y[:, None])
-        if not solve:
-            return self
-        return _set_fit(self, fit_moments(self, self._moments))
+        self._moments = add_chunk(seen, samples, samples.y[:, None], self.refine)
+        if seen is None:
+            self._forget_fit()
+        if solve:
+            self._fit_task(task_of_moments(self, self._settings()))
+        return self
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,) for samples of the fitted shape."""
         return predict_linear(self, X)
 
 
-class SLTRClassifier(ClassifierMixin, BaseEstimator):
+class SLTRClassifier(ClassifierMixin, _SLTR):
     """Sparse and low-rank tensor classification by least squares on labels.
 
     Each class's 0/1 indicator (one indicator for two classes) is regressed on
@@ -265,56 +303,18 @@ n_features_in_
     (['down', 'up'], (80, 2))
     """
 
-    _html_repr = diagram_with_coef
-
-    def __init__(
-        self,
-        epsilon: float | str = "loo",
-        lambda_sparse: float = 0.1,
-        lambda_low: float = 0.1,
-        *,
-        radius: str = "relative",
-        coupling: str = "average",
-        weights: str | tuple[float, float] = "unit",
-        solver: str = "admm",
-        refine: str | tuple | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | tuple[int, int] | None = None,
-        memory_limit: str | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ):
-        self.epsilon = epsilon
-        self.lambda_sparse = lambda_sparse
-        self.lambda_low = lambda_low
-        self.radius = radius
-        self.coupling = coupling
-        self.weights = weights
-        self.solver = solver
-        self.refine = refine
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.progress = progress
-
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
         """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.__dict__.pop("_moments", None)
         self.classes_, indicators = label_indicators(samples.y)
-        folds = calibration_folds(indicators)
         with explained_memory(), fitting_threads(samples.X):
-            fit = _fit(self, samples, as_array(indicators, samples.weight), folds)
-        _set_class_fits(self, fit)
-        self.dual_gap_ = float(to_numpy(fit.gap[0, :]).max())
-        self.n_iter_ = int(to_numpy(fit.n_iter[0, :]).max())
-        scores = _out_of_fold(fit, samples, folds)
+            task = self._task(samples, as_array(indicators, samples.weight))
+            splits = calibration_folds(indicators)
+            folds = Folds.of(task, splits) if splits else None
+            fitted = self._fit_task(task, folds)
+        scores = _out_of_fold(fitted, samples, folds)
         self.sigmoids_ = fit_sigmoids(scores, indicators, to_numpy(samples.weight))
         return self
 
@@ -334,101 +334,49 @@ n_features_in_
         Probabilities take the scores of each class as normal, since there are no
         samples to calibrate on.
         """
+        seen = getattr(self, "_moments", None)
         samples = check_samples(
-            self,
-            X,
-            y,
-            sample_weight,
-            labels=True,
-            min_samples=1,
-            reset=not hasattr(self, "_moments"),
+            self, X, y, sample_weight, labels=True, min_samples=1, reset=seen is None
         )
-        indicators = known_indicators(self, samples.y, classes)
-        self._moments = add_chunk(self, samples, as_array(indicators, samples.weight))
+        fitted_classes = getattr(self, "classes_", None)
+        self.classes_, indicators = known_classes(
+            fitted_classes, classes, samples.y, first=seen is None
+        )
+        Y = as_array(indicators, samples.weight)
+        self._moments = add_chunk(seen, samples, Y, self.refine)
+        if seen is None:
+            self._forget_fit()
         if not solve:
             return self
-        fit = fit_moments(self, self._moments)
-        _set_class_fits(self, fit)
+        fitted = self._fit_task(task_of_moments(self, self._settings()))
         self.sigmoids_ = moment_sigmoids(
-            self._moments, fit.coef[0, ...], fit.intercept[0, ...]
+            self._moments, fitted.coef[0, ...], fitted.intercept[0, ...]
         )
         return self
 
     def decision_function(self, X: Any) -> Array:
         """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
-        return class_log_odds(linear_scores(self, X), self.sigmoids_)
+        return calibrated_scores(linear_scores(self, X), self.sigmoids_)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels of the largest scores, shape (n,)."""
-        scores = self.decision_function(X)
-        return winning_labels(self.classes_, scores)
+        return winning_labels(self.classes_, self.decision_function(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""
         return probabilities(to_numpy(self.decision_function(X)))
 
 
-def class_log_odds(scores: Array, sigmoids: np.ndarray) -> Array:
-    """Return calibrated log-odds of scores (n,) or (n, K)."""
-    lines = as_array(sigmoids, scores)
-    if scores.ndim == 1:
-        return scores * lines[0, 0] + lines[0, 1]
-    return scores * lines[:, 0] + lines[:, 1]
-
-
-def _set_fit(model: SLTRRegressor, fit: SubsetFit) -> SLTRRegressor:
-    model.coef_, model.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
-    model.intercept_ = float(fit.intercept[0, 0])
-    model.ranks_ = numerical_ranks(model.coef_)
-    return model
-
-
-def _set_class_fits(model: SLTRClassifier, fit: SubsetFit) -> None:
-    set_class_fit(model, fit.coef[0, ...], fit.intercept[0, ...])
-    several = len(model.classes_) > 2
-    model.pilot_ = fit.pilot[0, ...] if several else fit.pilot[0, 0, ...]
-
-
-def set_class_fit(model: Any, coef: Array, intercept: Array) -> None:
-    """Set `coef_`, `intercept_` and `ranks_` from K coefficients, squeezing K = 1."""
-    if coef.shape[0] == 1:
-        model.coef_, model.intercept_ = coef[0, ...], float(intercept[0])
-        model.ranks_ = numerical_ranks(model.coef_)
-    else:
-        model.coef_, model.intercept_ = coef, intercept
-        model.ranks_ = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
-
-
-def _fit(model: Any, samples: Samples, Y: Array, folds: list) -> SubsetFit:
-    """Fit on all samples and, from the same Gram matrix, without each fold."""
-    xp = array_namespace(samples.weight)
-    task = fitting_task(model, samples, Y)
-    model.epsilon_ = choose_epsilon(task.system, model.epsilon, samples.weight)
-    refine = lazy_refinements(samples.X, model.refine, None)
-    member = choose_refit(task, own_candidate(model), refine, folds)
-    tell_refit(model, member, Y.shape[1])
-    subsets = all_of(samples)
-    if folds:
-        subsets = xp.concat([subsets, left_out(samples, folds)], axis=0)
-    fit = fit_subsets(task, subsets, [member])
-    converged, gap = to_numpy(fit.converged[0, :]), to_numpy(fit.gap[0, :])
-    warn_unless_converged(converged.all(), gap.max(), task.settings.tol)
-    return fit
-
-
-def _out_of_fold(fit: SubsetFit, samples: Samples, folds: list) -> np.ndarray:
+def _out_of_fold(fitted: Fitted, samples: Samples, folds: Folds | None) -> np.ndarray:
     """Return each sample's scores by the fit that did not see it, (n, K).
 
     Without folds (a class of one member) the scores are the training ones.
     """
-    everyone = [np.arange(samples.weight.shape[0])]
-    scores = np.empty((samples.weight.shape[0], fit.coef.shape[1]))
-    first = 1 if folds else 0
-    wanted = [
-        (rows, flatten(fit.coef[first + s, ...]))
-        for s, rows in enumerate(folds or everyone)
-    ]
-    found = samples.design.inner_groups(wanted)
-    for s, ((rows, _), values) in enumerate(zip(wanted, found, strict=True)):
-        scores[rows] = to_numpy(values + fit.intercept[first + s, ...])
+    n_samples = samples.weight.shape[0]
+    rows = [np.arange(n_samples)] if folds is None else folds.rows
+    first = 0 if folds is None else 1
+    groups = [(r, flatten(fitted.coef[first + s, ...])) for s, r in enumerate(rows)]
+    scores = np.empty((n_samples, fitted.coef.shape[1]))
+    for s, values in enumerate(samples.design.inner_groups(groups)):
+        scores[rows[s]] = to_numpy(values + fitted.intercept[first + s, ...])
     return scores

@@ -2,49 +2,164 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sltr.arrays import Array, as_array, explained_memory, fitting_threads, to_numpy
-from sltr.core.tensor import numerical_ranks
 from sltr.estimators.base import (
-    diagram_with_coef,
+    SLTRBase,
     linear_scores,
     predict_linear,
-    tell_refit,
     unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
+    calibrated_scores,
     fit_sigmoids,
     label_indicators,
     probabilities,
     winning_labels,
 )
-from sltr.estimators.sltr import class_log_odds, set_class_fit
 from sltr.samples.check import check_samples
+from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.candidates import (
     LAMBDAS,
     REFINEMENTS,
     candidate_columns,
+    check_lazy_refinements,
     check_refinements,
     grid_epsilons,
     grid_pairs,
-    lazy_refinements,
+    make_grid,
 )
 from sltr.tuning.choose import Choice, check_choosing, choose, cv_table
-from sltr.tuning.final import SubsetFit, all_of, fit_subsets
-from sltr.tuning.folds import keeps_whole, kept_splits
+from sltr.tuning.final import Fitted, final_fit
+from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
+from sltr.tuning.held_out import HeldOut
 from sltr.tuning.scores import default_metric
-from sltr.tuning.search import held_out_predictions
-from sltr.tuning.task import Fold, Task, fitting_task
+from sltr.tuning.search import search
+from sltr.tuning.task import Task
 
 
-class SLTRRegressorCV(RegressorMixin, BaseEstimator):
+class _SLTRCV(SLTRBase):
+    """The parameters of both CV classes, and the way of their fit."""
+
+    def __init__(
+        self,
+        epsilons: str | Sequence[float] = "loo",
+        lambdas_sparse: str | Sequence[float] = LAMBDAS,
+        lambdas_low: str | Sequence[float] = LAMBDAS,
+        *,
+        refine: Sequence[str | None] = REFINEMENTS,
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        rule: str = "average",
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 5000,
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        self.epsilons = epsilons
+        self.lambdas_sparse = lambdas_sparse
+        self.lambdas_low = lambdas_low
+        self.refine = refine
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.radius = radius
+        self.coupling = coupling
+        self.weights = weights
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.progress = progress
+
+    def _refinements(self, X: Any) -> list[str | None]:
+        """Return what to try; refits read X too often for samples left in place."""
+        if is_lazy(X) and self.refine == REFINEMENTS:
+            warnings.warn(
+                "X stays where it is: refine is (None, 'scale'), without the refits, "
+                "which predict better. If X fits into memory, give X[:]. Or give "
+                "refine.",
+                UserWarning,
+                stacklevel=5,
+            )
+            return [None, "scale"]
+        check_lazy_refinements(X, self.refine)
+        return check_refinements(self.refine)
+
+    def _tune(
+        self,
+        samples: Samples,
+        Y: Array,
+        splits: Sequence[Split],
+        *,
+        classes: np.ndarray | None = None,
+        weighted: bool,
+        grouped: bool,
+    ) -> tuple[Choice, Folds]:
+        """Choose candidates by their held-out scores, and fit them to all samples."""
+        check_choosing(self.scoring, self.rule)
+        with explained_memory(), fitting_threads(samples.X):
+            task = self._task(samples, Y)
+            folds = Folds.of(task, splits)
+            grid = make_grid(
+                grid_epsilons(task, self.epsilons, folds if grouped else None),
+                grid_pairs(self.lambdas_sparse, self.lambdas_low),
+                self._refinements(samples.X),
+                self.radius,
+                task.policy,
+                rule=self.rule,
+            )
+            held = search(task, folds, grid, n_jobs=self.n_jobs, progress=self.progress)
+            choice = choose(
+                task,
+                held,
+                scoring=self.scoring,
+                classes=classes,
+                rule=self.rule,
+                weighted=weighted,
+            )
+            fitted = final_fit(task, choice.members, task.everyone)
+        self._remember(task, held, choice, fitted)
+        return choice, folds
+
+    def _remember(
+        self, task: Task, held: HeldOut, choice: Choice, fitted: Fitted
+    ) -> None:
+        gap, n_iter = to_numpy(fitted.gap), to_numpy(fitted.n_iter)
+        warn_unless_converged(fitted.converged, gap, task.settings.tol, stacklevel=6)
+        best = choice.members[0]
+        self.epsilon_, self.refine_ = best.candidate.epsilon, best.candidate.refine
+        self.lambda_sparse_, self.lambda_low_ = best.candidate.radii
+        self.refine_settings_ = best.candidate.settings
+        self.pilot_method_ = task.system.method
+        self.dual_gap_, self.n_iter_ = float(gap.max()), int(n_iter.max())
+        self.weights_, self.best_index_ = choice.weights, choice.index
+        self.best_score_ = float(choice.scores[:, choice.index].mean())
+        self.scored_by_ = default_metric(held.folds.rows)
+        columns = candidate_columns(list(held.predictions))
+        self.cv_results_ = cv_table(columns, choice.scores)
+        self._set_coef(fitted, best.scale)
+
+
+class SLTRRegressorCV(RegressorMixin, _SLTRCV):
     """`SLTRRegressor` with penalty, radii and refinement chosen by cross-validation.
 
     One Gram matrix serves all folds and penalties, one chain of warm starts the
@@ -128,65 +243,20 @@ n_features_in_
     True
     """
 
-    _html_repr = diagram_with_coef
-
-    def __init__(
-        self,
-        epsilons: str | Sequence[float] = "loo",
-        lambdas_sparse: str | Sequence[float] = LAMBDAS,
-        lambdas_low: str | Sequence[float] = LAMBDAS,
-        *,
-        refine: Sequence[str | None] = REFINEMENTS,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        rule: str = "average",
-        radius: str = "relative",
-        coupling: str = "average",
-        weights: str | tuple[float, float] = "unit",
-        solver: str = "admm",
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-        memory_limit: str | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ):
-        self.epsilons = epsilons
-        self.lambdas_sparse = lambdas_sparse
-        self.lambdas_low = lambdas_low
-        self.refine = refine
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.radius = radius
-        self.coupling = coupling
-        self.weights = weights
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.progress = progress
-
     @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRRegressorCV:
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        with explained_memory(), fitting_threads(samples.X):
-            task = fitting_task(self, samples, samples.y[:, None])
-            splits = kept_splits(self.cv, y, sample_weight, groups=groups)
-            folds = [Fold.of(task, train, test) for train, test in splits]
-            weighted = sample_weight is not None
-            grouped = keeps_whole(splits, groups, sample_weight)
-            _, fit = _tune(self, task, folds, None, weighted, grouped)
-        self.coef_, self.pilot_ = fit.coef[0, 0, ...], fit.pilot[0, 0, ...]
-        self.intercept_ = float(fit.intercept[0, 0])
-        self.ranks_ = numerical_ranks(self.coef_)
+        splits = weighted_splits(self.cv, y, sample_weight, groups=groups)
+        self._tune(
+            samples,
+            samples.y[:, None],
+            splits,
+            weighted=sample_weight is not None,
+            grouped=whole_groups(splits, groups, sample_weight),
+        )
         return self
 
     def predict(self, X: Any) -> Array:
@@ -194,7 +264,7 @@ n_features_in_
         return predict_linear(self, X)
 
 
-class SLTRClassifierCV(ClassifierMixin, BaseEstimator):
+class SLTRClassifierCV(ClassifierMixin, _SLTRCV):
     """`SLTRClassifier` with everything chosen by cross-validation.
 
     One grid is tuned for all classes. Probabilities are calibrated on the
@@ -232,8 +302,6 @@ best_index_, best_score_, scored_by_, cv_results_
     (2,)
     """
 
-    _html_repr = diagram_with_coef
-
     def __init__(
         self,
         epsilons: str | Sequence[float] = "loo",
@@ -256,24 +324,26 @@ best_index_, best_score_, scored_by_, cv_results_
         memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ):
-        self.epsilons = epsilons
-        self.lambdas_sparse = lambdas_sparse
-        self.lambdas_low = lambdas_low
-        self.refine = refine
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.radius = radius
-        self.coupling = coupling
-        self.weights = weights
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.progress = progress
+        super().__init__(
+            epsilons,
+            lambdas_sparse,
+            lambdas_low,
+            refine=refine,
+            cv=cv,
+            scoring=scoring,
+            rule=rule,
+            radius=radius,
+            coupling=coupling,
+            weights=weights,
+            solver=solver,
+            fit_intercept=fit_intercept,
+            feature_shape=feature_shape,
+            tol=tol,
+            max_iter=max_iter,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
 
     @unchanged_on_failure
     def fit(
@@ -282,20 +352,18 @@ best_index_, best_score_, scored_by_, cv_results_
         """Choose and fit; `groups` goes to the splitter."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
-        with explained_memory(), fitting_threads(samples.X):
-            task = fitting_task(self, samples, as_array(indicators, samples.weight))
-            splits = kept_splits(
-                self.cv, y, sample_weight, groups=groups, classifier=True
-            )
-            folds = [Fold.of(task, train, test) for train, test in splits]
-            weighted = sample_weight is not None
-            grouped = keeps_whole(splits, groups, sample_weight)
-            choice, fit = _tune(self, task, folds, self.classes_, weighted, grouped)
-        set_class_fit(self, fit.coef[0, ...], fit.intercept[0, ...])
-        self.pilot_ = (
-            fit.pilot[0, ...] if len(self.classes_) > 2 else fit.pilot[0, 0, ...]
+        splits = weighted_splits(
+            self.cv, y, sample_weight, groups=groups, classifier=True
         )
-        rows = np.concatenate([fold.rows for fold in folds])
+        choice, folds = self._tune(
+            samples,
+            as_array(indicators, samples.weight),
+            splits,
+            classes=self.classes_,
+            weighted=sample_weight is not None,
+            grouped=whole_groups(splits, groups, sample_weight),
+        )
+        rows = np.concatenate(folds.rows)
         self.sigmoids_ = fit_sigmoids(
             np.concatenate(choice.held_out),
             indicators[rows],
@@ -305,7 +373,7 @@ best_index_, best_score_, scored_by_, cv_results_
 
     def decision_function(self, X: Any) -> Array:
         """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
-        return class_log_odds(linear_scores(self, X), self.sigmoids_)
+        return calibrated_scores(linear_scores(self, X), self.sigmoids_)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels of the largest log-odds, shape (n,)."""
@@ -315,48 +383,3 @@ best_index_, best_score_, scored_by_, cv_results_
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""
         return probabilities(to_numpy(self.decision_function(X)))
-
-
-def _tune(
-    model: Any,
-    task: Task,
-    folds: list[Fold],
-    classes: np.ndarray | None,
-    weighted: bool,
-    grouped: bool,
-) -> tuple[Choice, SubsetFit]:
-    """Choose a candidate, fit it on all samples, and record what was chosen."""
-    check_choosing(model.scoring, model.rule)
-    held = held_out_predictions(
-        task,
-        folds,
-        grid_epsilons(model, task, folds if grouped else None),
-        grid_pairs(model),
-        check_refinements(lazy_refinements(task.samples.X, model.refine, REFINEMENTS)),
-        measure=model.rule == "1se",
-        weigh=model.rule == "vote",
-        n_jobs=model.n_jobs,
-        progress=model.progress,
-    )
-    choice = choose(
-        task,
-        folds,
-        held,
-        scoring=model.scoring,
-        classes=classes,
-        rule=model.rule,
-        weighted=weighted,
-    )
-    fit = fit_subsets(task, all_of(task.samples), choice.members)
-    gap = to_numpy(fit.gap).max()
-    warn_unless_converged(to_numpy(fit.converged).all(), gap, task.settings.tol)
-    winner, model.weights_ = choice.members[0].candidate, choice.weights
-    model.epsilon_, model.refine_ = winner.epsilon, winner.refine
-    model.lambda_sparse_, model.lambda_low_ = winner.lambda_sparse, winner.lambda_low
-    tell_refit(model, choice.members[0], task.Y.shape[1])
-    model.dual_gap_, model.n_iter_ = float(gap), int(to_numpy(fit.n_iter).max())
-    model.cv_results_ = cv_table(candidate_columns(held.candidates), choice.scores)
-    model.best_index_ = choice.index
-    model.scored_by_ = default_metric(fold.rows for fold in folds)
-    model.best_score_ = float(choice.scores[:, choice.index].mean())
-    return choice, fit

@@ -17,12 +17,12 @@ from sltr.parameters import check_nonnegative
 from sltr.ridge import ridge_system
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
+from sltr.samples.front import Centring
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import best_index, cv_table
-from sltr.tuning.final import all_of, intercepts
-from sltr.tuning.folds import Split
+from sltr.tuning.folds import Folds, Split
 from sltr.tuning.scores import default_metric, fold_scores
-from sltr.tuning.task import Fold, Task, with_pilots
+from sltr.tuning.task import Pilots, Task, ridge_pilots
 
 
 class TensorRidge(RegressorMixin, BaseEstimator):
@@ -165,18 +165,17 @@ def _pilot(model: Any, samples: Samples) -> Array:
     )
     model.epsilon_ = choose_epsilon(system, model.epsilon, samples.X)
     penalty = as_array([model.epsilon_], samples.X)
-    return xp.reshape(system.coefs(all_of(samples), penalty), samples.shape)
+    everyone = (samples.weight > 0)[None, :]
+    return xp.reshape(system.coefs(everyone, penalty), samples.shape)
 
 
 def _set_intercept(model: Any, samples: Samples) -> None:
-    found = intercepts(
-        model.coef_[None, None, ...],
-        samples,
-        samples.y[:, None],
-        all_of(samples),
-        model.fit_intercept,
-    )
-    model.intercept_ = float(found[0, 0])
+    model.intercept_ = 0.0
+    if model.fit_intercept:
+        xp = array_namespace(samples.X)
+        share = Centring(samples.weight, True).share
+        mean = xp.sum((share @ samples.flat) * xp.reshape(model.coef_, (-1,)))
+        model.intercept_ = float(xp.sum(share * samples.y) - mean)
 
 
 # Over the mean eigenvalue, the largest first: of equally good ones it is taken.
@@ -279,27 +278,25 @@ def _scored(task: Task, splits: Sequence[Split]) -> tuple[list[float], np.ndarra
     # In single precision smaller ones drown in rounding.
     floor = 1e4 * float(xp.finfo(task.Y.dtype).eps)
     penalties = [scale * factor for factor in FACTORS if factor > floor]
-    folds = [Fold.of(task, train, test) for train, test in splits]
-    found = []
+    folds = Folds.of(task, splits)
+    scores = []
     for start in range(0, len(penalties), CHUNK):
-        known, pilots = with_pilots(task, folds, penalties[start : start + CHUNK])
-        found.append(list(_fold_scores(task, known, pilots)))
-    return penalties, np.concatenate(found, axis=1)
+        pilots = ridge_pilots(task, folds.training, penalties[start : start + CHUNK])
+        scores.append(list(_fold_scores(task, folds, pilots)))
+    return penalties, np.concatenate(scores, axis=1)
 
 
-def _fold_scores(
-    task: Task, folds: Sequence[Fold], pilots: Array
-) -> Iterator[np.ndarray]:
-    """Yield each fold's scores of its pilots (E, K, P), the mean over responses."""
-    xp = array_namespace(pilots)
-    Y, metric = to_numpy(task.Y), default_metric(fold.rows for fold in folds)
-    for f, fold in enumerate(folds):
-        n_penalties, n_responses, n_entries = pilots[f, ...].shape
-        flat = xp.reshape(pilots[f, ...], (n_penalties * n_responses, n_entries))
-        values = fold.centred_predictions(task, flat)
-        values = values.reshape(-1, n_penalties, n_responses) + fold.y_mean
-        scores = [
-            fold_scores(None, Y[fold.rows, k], values[:, :, k], default=metric)
+def _fold_scores(task: Task, folds: Folds, pilots: Pilots) -> Iterator[np.ndarray]:
+    """Yield each fold's scores of its pilots, (E,), the mean over responses."""
+    xp = array_namespace(pilots.coef)
+    Y, metric = to_numpy(task.Y), default_metric(folds.rows)
+    for f, rows in enumerate(folds.rows):
+        n_penalties, n_responses, n_entries = pilots.coef[f, ...].shape
+        flat = xp.reshape(pilots.coef[f, ...], (n_penalties * n_responses, n_entries))
+        values = folds.predictions(task, f, flat, pilots.x_mean[f, ...])
+        values = values.reshape(-1, n_penalties, n_responses) + folds.y_mean[f]
+        each = [
+            fold_scores(None, Y[rows, k], values[:, :, k], default=metric)
             for k in range(n_responses)
         ]
-        yield np.mean(scores, axis=0)
+        yield np.mean(each, axis=0)

@@ -17,7 +17,7 @@ from sltr.samples.check import check_samples
 from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import cv_table
-from sltr.tuning.folds import kept_splits
+from sltr.tuning.folds import weighted_splits
 
 
 class TensorLasso(RegressorMixin, BaseEstimator):
@@ -350,7 +350,7 @@ def _fit_path(
     solver = ElasticNetCV(
         alphas=_alphas(model, samples, l1_ratio),
         l1_ratio=l1_ratio,
-        cv=kept_splits(model.cv, y, sample_weight, groups=groups),
+        cv=weighted_splits(model.cv, y, sample_weight, groups=groups),
         fit_intercept=model.fit_intercept,
         tol=model.tol,
         max_iter=model.max_iter,

@@ -14,7 +14,7 @@ from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.peers.convex import mode_norms
 from sltr.peers.convex_admm import Weights, convex_fits, select_weights, store_fit
 from sltr.samples.check import check_samples
-from sltr.tuning.folds import kept_splits
+from sltr.tuning.folds import weighted_splits
 from sltr.tuning.scores import class_numbers
 
 
@@ -265,7 +265,7 @@ class RemursRegressorCV(RegressorMixin, BaseEstimator):
     ) -> RemursRegressorCV:
         """Choose the weights, then fit; `groups` are passed to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
+        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
         select_weights(
             self,
             samples,
@@ -348,7 +348,9 @@ class RemursClassifierCV(ClassifierMixin, BaseEstimator):
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         numbers = class_numbers(indicators)
-        folds = kept_splits(self.cv, y, sample_weight, groups=groups, classifier=True)
+        folds = weighted_splits(
+            self.cv, y, sample_weight, groups=groups, classifier=True
+        )
         select_weights(
             self,
             samples,

@@ -29,7 +29,7 @@ from sltr.refine.sweeps import GLMFit
 from sltr.samples.check import check_covariates, check_samples
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import check_rule, record_choice
-from sltr.tuning.folds import Split, kept_splits
+from sltr.tuning.folds import Split, weighted_splits
 from sltr.tuning.scores import default_metric, fold_scores
 
 
@@ -151,7 +151,9 @@ def checked_samples(
     Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
     model.n_covariates_in_ = Z.shape[1]
     binomial = model.family == "binomial"
-    folds = kept_splits(model.cv, y, sample_weight, groups=groups, classifier=binomial)
+    folds = weighted_splits(
+        model.cv, y, sample_weight, groups=groups, classifier=binomial
+    )
     return samples, Z, folds
 
 

@@ -13,7 +13,7 @@ from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.peers.convex import Tubal
 from sltr.peers.convex_admm import Weights, convex_fits, select_weights, store_fit
 from sltr.samples.check import check_samples
-from sltr.tuning.folds import kept_splits
+from sltr.tuning.folds import weighted_splits
 
 
 class SturmRegressor(RegressorMixin, BaseEstimator):
@@ -191,7 +191,7 @@ class SturmRegressorCV(RegressorMixin, BaseEstimator):
     ) -> SturmRegressorCV:
         """Choose the weights, then fit; `groups` are passed to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
-        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
+        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
         select_weights(
             self,
             samples,

@@ -30,7 +30,7 @@ from sltr.samples.front import (
 )
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import check_rule, record_choice
-from sltr.tuning.folds import kept_splits
+from sltr.tuning.folds import weighted_splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -640,7 +640,7 @@ class SURFRegressorCV(RegressorMixin, BaseEstimator):
         scores, _ = candidate_scores(
             self,
             samples,
-            kept_splits(self.cv, y, sample_weight, groups=groups),
+            weighted_splits(self.cv, y, sample_weight, groups=groups),
             lambda rows: self._fit_all(samples.take(rows), settings, n_terms),
             weighted=sample_weight is not None,
         )

@@ -26,7 +26,7 @@ from sltr.samples.front import (
     centre,
 )
 from sltr.tuning.choose import check_rule, record_choice
-from sltr.tuning.folds import kept_splits
+from sltr.tuning.folds import weighted_splits
 
 
 def sparse_components(matrix: np.ndarray, rank: int, cardinality: int) -> np.ndarray:
@@ -680,7 +680,7 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
             offsets = centred.intercept(flatten(coefs))
             return LinearFits(coefs[:, None, ...], offsets[:, None])
 
-        folds = kept_splits(self.cv, y, sample_weight, groups=groups)
+        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
         scores, _ = candidate_scores(
             self, samples, folds, fit_all, weighted=sample_weight is not None
         )

@@ -194,9 +194,6 @@ class TuckerStep(RankStep):
         return TuckerStep.of_rank(*same, rank, self.energies)
 
 
-STEPS_BY_KIND = {"cp": CPStep, "tucker": TuckerStep}
-
-
 def _with_next_term(terms: CP, seed: Array, gradient: Array) -> CP:
     """Return a seed's leading terms with the next one, or with the gradient's.
 

@@ -1,7 +1,6 @@
-"""Choosing among candidates by cross-validation: folds, the winner, the table.
+"""Choosing among candidates by held-out scores: the winner, weights, the table.
 
-Every CV estimator uses these functions, so that all methods are compared by
-the same folds, the same scores and the same rules.
+Every CV estimator chooses by these rules, SLTR's and its peers'.
 """
 
 from __future__ import annotations
@@ -17,17 +16,18 @@ from sklearn.metrics import get_scorer
 from sltr.arrays import to_numpy
 from sltr.parameters import check_choice
 from sltr.samples.samples import is_lazy
-from sltr.tuning.final import Member
+from sltr.tuning.candidates import Candidate
+from sltr.tuning.folds import Folds
 from sltr.tuning.held_out import HeldOut, scale_factors
 from sltr.tuning.scores import (
     AT_ONCE,
-    KnownClassifier,
-    KnownRegressor,
+    FixedClassifier,
+    FixedRegressor,
     class_numbers,
     default_metric,
     fold_scores,
 )
-from sltr.tuning.task import Fold, Task
+from sltr.tuning.task import Task
 
 
 def check_rule(rule: Any) -> None:
@@ -43,15 +43,9 @@ def best_index(
 ) -> int:
     """Return the winner's index: the first best, or the simplest close to it.
 
-    Parameters
-    ----------
-    scores : array of shape (F, G)
-        One row per fold.
-    rule : {"best", "1se"}
-        "1se": the simplest candidate whose mean is within one standard error of
-        the best mean; ties go to the better score.
-    complexity : array of shape (G,)
-        Needed for "1se"; smaller is simpler.
+    `scores` has a row per fold, (F, G). The rule "1se" takes the simplest candidate,
+    by `complexity` (G,), whose mean is within one standard error of the best; ties go
+    to the better score.
 
     Examples
     --------
@@ -90,16 +84,7 @@ def record_choice(
     rule: str = "best",
     complexity: np.ndarray | None = None,
 ) -> int:
-    """Set `best_score_` and `cv_results_` of a CV estimator; return the winner.
-
-    Parameters
-    ----------
-    model : estimator
-    params, scores
-        As for `cv_table`.
-    rule, complexity
-        As for `best_index`.
-    """
+    """Set `best_score_` and `cv_results_` of a CV estimator; return the winner."""
     winner = best_index(scores, rule=rule, complexity=complexity)
     model.best_score_ = float(scores[:, winner].mean())
     model.cv_results_ = cv_table(params, scores)
@@ -107,12 +92,9 @@ def record_choice(
 
 
 def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, Any]:
-    """Return scores as scikit-learn's `cv_results_`, one row per candidate.
+    """Return scores (F, G) as scikit-learn's `cv_results_`, one row per candidate.
 
-    Parameters
-    ----------
-    params : mapping from name to G values
-    scores : array of shape (F, G)
+    `params` maps each parameter's name to G values.
     """
     names = list(params)
     rows = zip(*params.values(), strict=True)
@@ -138,24 +120,14 @@ def _column(values: Sequence) -> np.ma.MaskedArray:
     return np.ma.array(column)
 
 
-# Lesser ones would cost a refit and change little.
-SMALLEST_VOTE = 0.1
-
-
 def close_to(
     best: int, losses: np.ndarray, weight: np.ndarray, *, errors: float = 1.0
 ) -> np.ndarray:
     """Say which candidates held-out losses cannot tell from the best, shape (G,).
 
-    Those whose losses exceed its own, sample by sample, by no more in the mean than
-    one standard error of that mean, or `errors` of them.
-
-    Parameters
-    ----------
-    best : int
-    losses : array of shape (n, G)
-    weight : array of shape (n,)
-        A whole number counts as that many equal samples.
+    Those whose losses (n, G) exceed the best one's, sample by sample, by no more in
+    the mean than one standard error of that mean, or `errors` of them. A whole weight
+    counts as that many equal samples.
 
     Examples
     --------
@@ -168,37 +140,36 @@ def close_to(
     return mean <= errors * error
 
 
-def votes(
-    best: int, losses: np.ndarray, weight: np.ndarray, overlap: float
+def agreement_weights(
+    best: int,
+    losses: np.ndarray,
+    weight: np.ndarray,
+    overlap: float,
+    smallest: float,
 ) -> np.ndarray:
     """Return how well held-out losses agree with being as good as the best, (G,).
 
-    exp(−z²/2), z the mean excess over the best one's losses in standard errors, less
-    `SMALLEST_VOTE`, and in units of what that leaves of one; at least zero.
-
-    Parameters
-    ----------
-    best, losses, weight
-        As for `close_to`.
-    overlap : float
-        The sum over folds of held-out samples per training sample. Folds that train
-        on the same samples err alike: their mean's variance is 1 + overlap times that
-        of as many independent errors (Nadeau & Bengio 2003).
+    exp(−z²/2), z the mean excess over the best one's losses in standard errors. What
+    is at most `smallest` becomes zero, and the rest is rescaled, without a step.
+    Folds that train on the same samples err alike: with `overlap`, the sum over folds
+    of held-out samples per training sample, their mean's variance is 1 + overlap times
+    that of as many independent errors (Nadeau & Bengio 2003).
 
     Examples
     --------
     >>> import numpy as np
     >>> losses = np.array([[1.0, 2.0, 0.0], [1.0, 1.8, 2.1], [1.0, 0.7, 1.0]])
-    >>> votes(0, losses, np.ones(3), overlap=1.25).round(2).tolist()
+    >>> weights = agreement_weights(0, losses, np.ones(3), overlap=1.25, smallest=0.1)
+    >>> weights.round(2).tolist()
     [1.0, 0.56, 1.0]
     """
     mean, error = _excess(best, losses, weight)
     error = error * np.sqrt(1.0 + overlap)
-    steps = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
-    found = np.where(mean <= 0, 1.0, np.exp(-0.5 * steps**2))
-    # Continuous, so that rounding decides nothing; what is not finite has none.
-    left = (found - SMALLEST_VOTE) / (1.0 - SMALLEST_VOTE)
-    return np.where(left > 0, left, 0.0)
+    z = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
+    agreement = np.where(mean <= 0, 1.0, np.exp(-0.5 * z**2))
+    # Losses that are not finite compare as false, and get no weight.
+    rest = (agreement - smallest) / (1.0 - smallest)
+    return np.where(rest > 0, rest, 0.0)
 
 
 def _excess(
@@ -212,38 +183,48 @@ def _excess(
     return mean, np.sqrt(share @ (excess - mean) ** 2 / count)
 
 
-def shares_by_kind(kinds: Sequence, votes: np.ndarray) -> np.ndarray:
-    """Return shares that sum to one: kinds by their best vote, within a kind by votes.
+def weights_by_kind(kinds: Sequence, agreement: np.ndarray) -> np.ndarray:
+    """Return weights that sum to one: by each kind's best agreement, then within it.
 
     Examples
     --------
     >>> import numpy as np
-    >>> shares_by_kind(["a", "a", "b", "b"], np.array([True, True, True, False]))
+    >>> weights_by_kind(["a", "a", "b", "b"], np.array([True, True, True, False]))
     array([0.25, 0.25, 0.5 , 0.  ])
-    >>> shares_by_kind(["a", "a", "b", "b"], np.array([1.0, 0.5, 0.0, 0.5]))
+    >>> weights_by_kind(["a", "a", "b", "b"], np.array([1.0, 0.5, 0.0, 0.5]))
     array([0.44444444, 0.22222222, 0.        , 0.33333333])
     """
-    votes = np.asarray(votes, dtype=float)
-    shares = np.zeros(len(kinds))
+    agreement = np.asarray(agreement, dtype=float)
+    weights = np.zeros(len(kinds))
     for kind in dict.fromkeys(kinds):
-        own = np.array([other == kind for other in kinds])
-        if votes[own].any():
-            shares[own] = votes[own].max() * votes[own] / votes[own].sum()
-    return shares / shares.sum()
+        same = np.array([other == kind for other in kinds])
+        if agreement[same].any():
+            within = agreement[same] / agreement[same].sum()
+            weights[same] = agreement[same].max() * within
+    return weights / weights.sum()
 
 
 RULES = ("average", "vote", "best", "1se")
 
 
 @dataclass(frozen=True, eq=False)
+class Member:
+    """A candidate with its weight in the final fit, and its factors if it is scaled."""
+
+    candidate: Candidate
+    weight: float = 1.0
+    scale: np.ndarray | None = None  # (K,)
+
+
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """The best candidate, the answer's members, and everyone's scores."""
+    """The best candidate, the members of the final fit, and everyone's scores."""
 
     index: int
     members: list[Member]  # the best one first
-    weights: np.ndarray  # (C,), shares in the answer
-    scores: np.ndarray  # (F, C)
-    held_out: list[np.ndarray]  # the answer's predictions, by fold, (n_rows, K)
+    weights: np.ndarray  # (G,)
+    scores: np.ndarray  # (F, G)
+    held_out: list[np.ndarray]  # the final mean's predictions by fold, (n_rows, K)
 
 
 def check_choosing(scoring: Any, rule: Any) -> None:
@@ -258,7 +239,6 @@ def check_choosing(scoring: Any, rule: Any) -> None:
 
 def choose(
     task: Task,
-    folds: Sequence[Fold],
     held: HeldOut,
     *,
     scoring: str | Callable | None,
@@ -268,89 +248,112 @@ def choose(
 ) -> Choice:
     """Return the candidate of the best mean score, or a mean of those near it.
 
-    Parameters
-    ----------
-    scoring : str, callable or None
-        None: R², of class indicators for a classifier, finer than accuracy; the
-        negative squared error if a fold is a single sample.
-    classes : array, optional
-        The labels, for a classifier.
-    rule : {"average", "vote", "best", "1se"}
-    weighted : bool
-        Whether scores take the samples' weights.
+    `scoring=None` is R², of class indicators for a classifier with these `classes`;
+    the negative squared error if a fold is a single sample. If `weighted`, scores take
+    the samples' weights.
     """
-    Y, weight = to_numpy(task.Y), to_numpy(task.samples.weight)
-    targets = [Y[fold.rows] - fold.y_mean for fold in folds]
-    weights = [weight[fold.rows] for fold in folds]
-    default = default_metric(fold.rows for fold in folds)
-    scores, losses = [], []
-    for f, fold in enumerate(folds):
-        others = [g for g in range(len(folds)) if g != f] or [f]
-        columns = []
-        for candidate, values in zip(held.candidates, held.values, strict=True):
-            factor: np.ndarray | float = 1.0
-            if candidate.refine == "scale":
-                factor = scale_factors(
-                    *([part[g] for g in others] for part in (values, targets, weights))
-                )
-            columns.append(factor * values[f] + fold.y_mean)
-        predictions = np.stack(columns, axis=2)
-        own = weights[f] if weighted else None
-        scores.append(_scores(task, fold, predictions, scoring, default, classes, own))
-        losses.append(((predictions - Y[fold.rows][:, :, None]) ** 2).sum(axis=1))
-    table = np.array(scores)
-    index = best_index(
-        table,
-        rule="1se" if rule == "1se" else "best",
-        complexity=np.array(held.complexity),
-    )
-    shares = np.zeros(len(held.candidates))
-    shares[index] = 1.0
-    if rule in ("average", "vote"):
-        all_losses = (np.concatenate(losses), np.concatenate(weights))
-        if rule == "average":
-            chosen = close_to(index, *all_losses)
-        else:
-            chosen = votes(index, *all_losses, _overlap(weight, folds))
-        if chosen.any():  # else no errors are finite
-            shares = shares_by_kind([c.refine for c in held.candidates], chosen)
-    order = [index, *(g for g in np.flatnonzero(shares).tolist() if g != index)]
-    members = []
-    found = [
-        np.zeros_like(target) + fold.y_mean
-        for target, fold in zip(targets, folds, strict=True)
-    ]
-    for g in order:
-        scale = None
-        if held.candidates[g].refine == "scale":
-            scale = scale_factors(held.values[g], targets, weights)
-        members.append(Member(held.candidates[g], float(shares[g]), scale))
-        share = shares[g] * (1.0 if scale is None else scale)
-        found = [
-            mean + share * values
-            for mean, values in zip(found, held.values[g], strict=True)
+    folds, candidates = held.folds, list(held.predictions)
+    predictions = [_compared(held, f) for f in range(len(folds.rows))]
+    default = default_metric(folds.rows)
+    scores = np.array(
+        [
+            _scores(
+                task,
+                folds.rows[f],
+                values + folds.y_mean[f][:, None],
+                scoring,
+                default,
+                classes,
+                folds.weights[f] if weighted else None,
+            )
+            for f, values in enumerate(predictions)
         ]
-    return Choice(index, members, shares, table, found)
+    )
+    index = best_index(
+        scores,
+        rule="1se" if rule == "1se" else "best",
+        complexity=np.array([held.complexity[c] for c in candidates]),
+    )
+    weights = np.zeros(len(candidates))
+    weights[index] = 1.0
+    if rule in ("average", "vote"):
+        losses = [
+            ((values - target[:, :, None]) ** 2).sum(axis=1)
+            for values, target in zip(predictions, folds.targets, strict=True)
+        ]
+        evidence = (np.concatenate(losses), np.concatenate(folds.weights))
+        if rule == "average":
+            agreement = close_to(index, *evidence)
+        else:
+            smallest = task.policy.smallest_weight
+            overlap = _overlap(task, folds)
+            agreement = agreement_weights(index, *evidence, overlap, smallest)
+        if agreement.any():  # else no errors are finite
+            weights = weights_by_kind([c.refine for c in candidates], agreement)
+    order = [index, *(g for g in np.flatnonzero(weights).tolist() if g != index)]
+    members = [_member(held, candidates[g], float(weights[g])) for g in order]
+    return Choice(index, members, weights, scores, _mean_predictions(held, members))
 
 
-def _overlap(weight: np.ndarray, folds: Sequence[Fold]) -> float:
+def _compared(held: HeldOut, f: int) -> np.ndarray:
+    """Return all candidates' predictions of one fold, (n_rows, K, G).
+
+    Factors of scaled candidates are fitted on the other folds.
+    """
+    folds = held.folds
+    others = [g for g in range(len(folds.rows)) if g != f] or [f]
+    columns = []
+    for candidate, values in held.predictions.items():
+        factor: np.ndarray | float = 1.0
+        if candidate.refine == "scale":
+            parts = (values, folds.targets, folds.weights)
+            factor = scale_factors(*([part[g] for g in others] for part in parts))
+        columns.append(factor * values[f])
+    return np.stack(columns, axis=2)
+
+
+def _member(held: HeldOut, candidate: Candidate, weight: float) -> Member:
+    scale = None
+    if candidate.refine == "scale":
+        values = held.predictions[candidate]
+        scale = scale_factors(values, held.folds.targets, held.folds.weights)
+    return Member(candidate, weight, scale)
+
+
+def _mean_predictions(held: HeldOut, members: Sequence[Member]) -> list[np.ndarray]:
+    """Return the weighted mean of the members' predictions, with the intercept."""
+    folds = held.folds
+    means = [
+        np.zeros_like(target) + mean
+        for target, mean in zip(folds.targets, folds.y_mean, strict=True)
+    ]
+    for member in members:
+        factor = member.weight * (1.0 if member.scale is None else member.scale)
+        values = held.predictions[member.candidate]
+        means = [mean + factor * part for mean, part in zip(means, values, strict=True)]
+    return means
+
+
+def _overlap(task: Task, folds: Folds) -> float:
     """Return the sum over folds of held-out samples per training sample."""
+    weight, training = to_numpy(task.samples.weight), to_numpy(folds.training)
     return sum(
-        weight[fold.rows].sum() / weight[to_numpy(fold.subset)].sum() for fold in folds
+        held.sum() / weight[inside].sum()
+        for held, inside in zip(folds.weights, training, strict=True)
     )
 
 
 def _scores(
     task: Task,
-    fold: Fold,
+    rows: np.ndarray,
     predictions: np.ndarray,
     scoring: str | Callable | None,
     default: str,
     classes: np.ndarray | None,
     weight: np.ndarray | None,
 ) -> np.ndarray:
-    """Score one fold: predictions of shape (n_rows, K, C)."""
-    Y = to_numpy(task.Y)[fold.rows]
+    """Score one fold: predictions of shape (n_rows, K, G)."""
+    Y = to_numpy(task.Y)[rows]
     n_responses = Y.shape[1]
     at_once = isinstance(scoring, str) and scoring in AT_ONCE
     if scoring is None or (n_responses == 1 and at_once):
@@ -365,9 +368,12 @@ def _scores(
     def model(g: int) -> Any:
         known = predictions[:, :, g]
         if classes is None:
-            return KnownRegressor(known[:, 0])
-        return KnownClassifier(known, classes)
+            return FixedRegressor(known[:, 0])
+        return FixedClassifier(known, classes)
 
+    # Scorers see the fold's samples; of those left in place only as many empty rows.
+    lazy = is_lazy(task.samples.X)
+    X = np.empty((len(rows), 0)) if lazy else to_numpy(task.samples.X[rows, ...])
     # A name would score the first indicator; its scorer sees labels of all classes.
     return fold_scores(
         get_scorer(scoring),
@@ -375,12 +381,5 @@ def _scores(
         predictions[:, 0, :],
         weight=weight,
         model=model,
-        X=_shown_to_scorers(task, fold),
+        X=X,
     )
-
-
-def _shown_to_scorers(task: Task, fold: Fold) -> np.ndarray:
-    """Return the fold's samples; of lazy ones only that many empty rows."""
-    if is_lazy(task.samples.X):
-        return np.empty((len(fold.rows), 0))
-    return to_numpy(task.samples.X[fold.rows, ...])

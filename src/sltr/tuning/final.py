@@ -1,182 +1,111 @@
-"""From chosen settings to fitted coefficients, on any subsets of the samples."""
+"""The final fit: the chosen candidates on given subsets, and their weighted mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
-from sltr.core.estimate import Estimate, absolute_radii, estimate_path
 from sltr.samples.front import Centring
 from sltr.samples.samples import Samples
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.fits import has_start, or_pilots, refit_coefs
-from sltr.tuning.task import Task
+from sltr.tuning.choose import Member
+from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
+from sltr.tuning.task import Pilots, Task, ridge_pilots
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """A candidate with its share of the answer, and its factors if it is scaled."""
-
-    candidate: Candidate
-    weight: float = 1.0
-    scale: np.ndarray | None = None  # (K,)
-
-
-@dataclass(frozen=True, eq=False)
-class SubsetFit:
+class Fitted:
     """SLTR fitted on S subsets of the samples, for K responses each.
 
-    `coef` and `pilot` have shape (S, K, p1, …, pM), the rest (S, K): the worst over
-    the estimates that were solved for.
+    Gap, iterations and convergence are the worst of the estimates that were solved
+    for.
     """
 
-    coef: Array
-    intercept: Array
-    pilot: Array
+    coef: Array  # (S, K, p1, …, pM)
+    pilot: Array  # (S, K, p1, …, pM), of the first member
+    intercept: Array  # (S, K), and so have the rest
     gap: Array
     n_iter: Array
     converged: Array
 
 
-def all_of(samples: Samples) -> Array:
-    """Return the subset of all samples, shape (1, n)."""
-    return (samples.weight > 0)[None, :]
+def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
+    """Fit the weighted mean of some candidates on each of the subsets (S, n).
 
-
-def left_out(samples: Samples, folds: list) -> Array:
-    """Return subsets that leave one fold's rows out each, shape (F, n)."""
-    xp = array_namespace(samples.weight)
-    rows = []
-    for test in folds:
-        held = set(int(i) for i in test)
-        rows.append([i not in held for i in range(samples.weight.shape[0])])
-    return as_array(rows, samples.weight, dtype=xp.bool)
-
-
-def fit_subsets(task: Task, subsets: Array, members: Sequence[Member]) -> SubsetFit:
-    """Fit the weighted mean of some candidates on several subsets.
-
-    All share one preparation. The pilot is the first member's.
+    All penalties' pilots take one pass over the samples. Estimates are added up as
+    they are found, so that only a chunk of them is held.
     """
-    others = {m.candidate: m.weight for m in members if not _is_plain(m.candidate)}
-    plain = _Plain(task, subsets, members, next(filter(has_start, others), None))
-    coef = plain.coef
-    refits = refit_coefs(task, subsets, list(others), plain.start)
-    for candidate, weight in others.items():
-        coef = coef + weight * refits[candidate]
-    return SubsetFit(
+    refits = {m.candidate: m.weight for m in members if not m.candidate.is_plain}
+    start = next((c.plain for c in refits if c.has_start), None)
+    # The first member's estimate is solved for in any case: its gap is reported.
+    by_setting: dict[Candidate, list[Member]] = {members[0].candidate.plain: []}
+    if start is not None:
+        by_setting.setdefault(start, [])
+    for member in members:
+        if member.candidate.is_plain:
+            by_setting.setdefault(member.candidate.plain, []).append(member)
+    epsilons = list(dict.fromkeys(c.epsilon for c in by_setting))
+    pilots = ridge_pilots(task, training, epsilons)
+    xp = array_namespace(pilots.coef)
+    coef, estimates = 0.0 * pilots.coef[:, 0, ...], None  # (S, K, P)
+    solved: list[PlainFits] = []
+    for e, epsilon in enumerate(epsilons):
+        about = pilots.coef[:, e : e + 1, ...]
+        pairs = [c.radii for c in by_setting if c.epsilon == epsilon]
+        for fits in plain_fits(task, about, pairs):
+            solved.append(replace(fits, coef=None))
+            for pair in fits.pairs:
+                setting, values = (
+                    Candidate(epsilon, *pair),
+                    fits.of_pair(pair)[:, 0, ...],
+                )
+                if setting == start:
+                    estimates = pilot_where_zero(values, about[:, 0, ...], task)
+                for member in by_setting[setting]:
+                    coef = coef + member.weight * _scaled(values, member.scale)
+    shape = (*coef.shape[:2], *task.samples.shape)
+    coef = xp.reshape(coef, shape)
+    refitted = refit_coefs(task, training, list(refits), estimates)
+    for candidate, weight in refits.items():
+        coef = coef + weight * refitted[candidate]
+    return Fitted(
         coef,
-        intercepts(
-            coef, task.samples, task.Y, subsets, task.fit_intercept, plain.means
-        ),
-        plain.pilot,
-        *plain.certificate(),
+        xp.reshape(pilots.coef[:, 0, ...], shape),
+        intercepts(coef, task, training, pilots),
+        *_worst(solved),
     )
 
 
-Setting = tuple[float, float, float]
-
-
-def _setting(candidate: Candidate) -> Setting:
-    return candidate.epsilon, candidate.lambda_sparse, candidate.lambda_low
-
-
-def _is_plain(candidate: Candidate) -> bool:
-    return candidate.refine in (None, "scale")
-
-
-class _Plain:
-    """The weighted sum of the paper's estimates, with their certificates.
-
-    Estimates are added up as they are found, so that no more than a chunk of them
-    is held; all penalties' pilots and the means take one pass over the samples.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        subsets: Array,
-        members: Sequence[Member],
-        refit: Candidate | None,
-    ):
-        self.task, self.subsets = task, subsets
-        self.found: list[Estimate] = []
-        self.start: Array | None = None  # the estimate that a refit starts from
-        # The first member's estimate is solved for in any case: its gap is told.
-        shares: dict[Setting, list[Member]] = {_setting(members[0].candidate): []}
-        if refit is not None:
-            shares.setdefault(_setting(refit), [])
-        for member in members:
-            if _is_plain(member.candidate):
-                shares.setdefault(_setting(member.candidate), []).append(member)
-        epsilons = list(dict.fromkeys(setting[0] for setting in shares))
-        penalties = as_array(epsilons, task.Y)
-        pilots, self.means = task.system.coefs_and_means(subsets, penalties)
-        xp = array_namespace(pilots)
-        batch = (subsets.shape[0], task.Y.shape[1], *task.samples.shape)
-        self.pilot = xp.reshape(pilots[:, 0, ...], batch)
-        self.coef = 0.0 * self.pilot
-        for e, epsilon in enumerate(epsilons):
-            pairs = [pair for penalty, *pair in shares if penalty == epsilon]
-            for pair, coef in self._path(pilots[:, e, ...], pairs):
-                setting = (epsilon, *pair)
-                if refit is not None and setting == _setting(refit):
-                    self.start = or_pilots(coef, pilots[:, e, ...])
-                for member in shares[setting]:
-                    self.coef = self.coef + member.weight * _scaled(coef, member.scale)
-
-    def _path(self, pilots: Array, pairs: list) -> Iterator[tuple[list, Array]]:
-        """Yield each pair of radii and its coefficients (S, K, p1, …, pM)."""
-        task = self.task
-        xp = array_namespace(pilots)
-        flat = xp.reshape(pilots, (-1, *task.samples.shape))
-        sparse, low = (as_array(column, flat) for column in zip(*pairs, strict=True))
-        radii = absolute_radii(flat, sparse, low, task.radius)
-        for places, found in estimate_path(flat, *radii, task.settings):
-            self.found.append(replace(found, coef=None))
-            for i, place in enumerate(places):
-                yield pairs[place], xp.reshape(found.coef[:, i, ...], self.pilot.shape)
-
-    def certificate(self) -> tuple[Array, Array, Array]:
-        """Return the largest gap and n_iter, and whether all converged: (S, K)."""
-        xp = array_namespace(self.task.Y)
-        shape = (self.subsets.shape[0], self.task.Y.shape[1])
-        gap, n_iter, converged = (
-            xp.concat([getattr(found, name) for found in self.found], axis=1)
-            for name in ("gap", "n_iter", "converged")
-        )
-        worst = (xp.max(gap, axis=1), xp.max(n_iter, axis=1), xp.all(converged, axis=1))
-        return tuple(xp.reshape(values, shape) for values in worst)
-
-
 def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
-    if scale is None:
-        return coef
-    factors = as_array(scale, coef)
-    return coef * factors[(slice(None), *([None] * (coef.ndim - 2)))]
+    """Return coefficients (S, K, P) times each response's factor."""
+    return coef if scale is None else coef * as_array(scale, coef)[:, None]
+
+
+def _worst(solved: Sequence[PlainFits]) -> tuple[Array, Array, Array]:
+    """Return the largest gap and n_iter, and whether all converged: (S, K)."""
+    xp = array_namespace(solved[0].gap)
+    gap, n_iter, converged = (
+        xp.concat([getattr(fits, name)[:, 0, ...] for fits in solved], axis=2)
+        for name in ("gap", "n_iter", "converged")
+    )
+    return xp.max(gap, axis=2), xp.max(n_iter, axis=2), xp.all(converged, axis=2)
 
 
 def intercepts(
-    coef: Array,
-    samples: Samples,
-    Y: Array,
-    subsets: Array,
-    fit_intercept: bool,
-    means: Array | None = None,
+    coef: Array, task: Task, training: Array, pilots: Pilots | None = None
 ) -> Array:
     """Return weighted means of y − ⟨coef, x⟩ over each subset: (S, K).
 
-    `coef` has shape (S, K, p1, …, pM); `means` (S, P) are the subsets' mean samples,
-    if they are known.
+    `coef` is (S, K, p1, …, pM); `pilots` know the subsets' mean samples.
     """
     xp = array_namespace(coef)
-    if not fit_intercept:
+    if not task.fit_intercept:
         return 0.0 * coef[(slice(None), slice(None), *([0] * (coef.ndim - 2)))]
-    share = Centring.of_subsets(subsets, samples.weight, True).share
-    if means is None:
-        means = samples.design.combine(share)
+    samples: Samples = task.samples
+    share = Centring.of_subsets(training, samples.weight, True).share
+    means = samples.design.combine(share) if pilots is None else pilots.x_mean
     rows = xp.reshape(coef, (*coef.shape[:2], -1))
-    return share @ Y - xp.sum(rows * means[:, None, :], axis=2)
+    return share @ task.Y - xp.sum(rows * means[:, None, :], axis=2)

@@ -1,9 +1,10 @@
-"""TODO."""
+"""Folds: which samples are trained on, which are held out, and their losses."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -14,7 +15,9 @@ from sklearn.model_selection import (
     check_cv,
 )
 
-from sltr.arrays import to_numpy
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.samples.front import Centring
+from sltr.tuning.task import Task
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -22,15 +25,10 @@ Split = tuple[np.ndarray, np.ndarray]
 def splits(
     cv: Any, y: np.ndarray, *, groups: Any = None, classifier: bool = False
 ) -> list[Split]:
-    """Return the folds as pairs (train rows, test rows).
+    """Return the folds as pairs of row numbers: to train on, and held out.
 
-    Parameters
-    ----------
-    cv : int, scikit-learn splitter or iterable of pairs
-    y : array of shape (n,)
-    groups : array of shape (n,), optional
-    classifier : bool
-        Whether an integer `cv` means stratified folds.
+    `cv` is a number, a scikit-learn splitter or an iterable of pairs; for a
+    `classifier`, a number means stratified folds.
     """
     splitter = check_cv(
         _possible(cv, y) if classifier else cv, y, classifier=classifier
@@ -52,7 +50,7 @@ def splits(
 
 
 def _rows(given: Any) -> np.ndarray:
-    """Return row numbers; masks are others' way to give them."""
+    """Return row numbers; splitters may also give masks."""
     rows = np.asarray(given)
     return np.flatnonzero(rows) if rows.dtype == bool else rows
 
@@ -74,7 +72,7 @@ def _possible(cv: Any, y: np.ndarray) -> Any:
     return largest
 
 
-def kept_splits(
+def weighted_splits(
     cv: Any,
     y: Any,
     sample_weight: Any = None,
@@ -82,15 +80,15 @@ def kept_splits(
     groups: Any = None,
     classifier: bool = False,
 ) -> list[Split]:
-    """Return folds in terms of the samples of positive weight.
+    """Return the folds of the samples of positive weight.
 
-    `cv` (and `groups`) speak of all samples that were given, `check_samples`
-    keeps those of positive weight: rows are renumbered accordingly.
+    `cv` and `groups` count all samples that were given. `check_samples` keeps only
+    those of positive weight, so rows are numbered anew.
 
     Examples
     --------
     >>> import numpy as np
-    >>> [test.tolist() for _, test in kept_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
+    >>> [test.tolist() for _, test in weighted_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
     [[0, 1], [2, 3]]
     """
     y = to_numpy(y).reshape(-1)
@@ -103,14 +101,16 @@ def kept_splits(
     return splits(renumbered, y[kept])
 
 
-def keeps_whole(folds: Sequence[Split], groups: Any, sample_weight: Any = None) -> bool:
-    """Say whether folds of `kept_splits` have each group on one side.
+def whole_groups(
+    folds: Sequence[Split], groups: Any, sample_weight: Any = None
+) -> bool:
+    """Say whether folds of `weighted_splits` keep each group on one side.
 
     Examples
     --------
     >>> import numpy as np
-    >>> folds = kept_splits(2, np.zeros(4))
-    >>> [keeps_whole(folds, groups) for groups in ([0, 0, 1, 1], [0, 1, 1, 2], None)]
+    >>> folds = weighted_splits(2, np.zeros(4))
+    >>> [whole_groups(folds, groups) for groups in ([0, 0, 1, 1], [0, 1, 1, 2], None)]
     [True, False, False]
     """
     if groups is None:
@@ -141,3 +141,64 @@ def group_folds(groups: Any, n_folds: int, *, labels: bool) -> Any:
     """Return the splitter of at most so many folds that keep groups together."""
     splitter = StratifiedGroupKFold if labels else GroupKFold
     return splitter(max(2, min(n_folds, len(np.unique(groups)))))
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """F subsets to train on, and what is left out of each."""
+
+    training: Array  # (F, n), true where a sample is trained on
+    rows: list[np.ndarray]  # held out
+    y_mean: np.ndarray  # (F, K), of the training samples; zero without an intercept
+    targets: list[np.ndarray]  # (n_rows, K), held-out responses less that mean
+    weights: list[np.ndarray]  # (n_rows,)
+
+    @staticmethod
+    def of(task: Task, splits: Sequence[Split]) -> Folds:
+        """Prepare the folds of a task's samples."""
+        samples = task.samples
+        xp = array_namespace(samples.weight)
+        inside = np.zeros((len(splits), samples.weight.shape[0]), dtype=bool)
+        for f, (train, _) in enumerate(splits):
+            inside[f, train] = True
+            if inside[f].sum() < len(train):
+                msg = (
+                    f"A fold trains on {len(train)} samples, of which "
+                    f"{inside[f].sum()} are different ones; expected each once. Give "
+                    "sample_weight for more."
+                )
+                raise ValueError(msg)
+        training = as_array(inside, samples.weight, dtype=xp.bool)
+        share = Centring.of_subsets(training, samples.weight, True).share
+        Y, weight = to_numpy(task.Y), to_numpy(samples.weight)
+        y_mean = np.zeros((len(splits), Y.shape[1]), Y.dtype)
+        if task.fit_intercept:
+            # About the first response: the mean of equal ones is then exact.
+            y_mean = Y[0] + to_numpy(share @ (task.Y - task.Y[0, :]))
+        rows = [np.asarray(test) for _, test in splits]
+        targets = [Y[test] - mean for test, mean in zip(rows, y_mean, strict=True)]
+        weights = [weight[test] for test in rows]
+        return Folds(training, rows, y_mean, targets, weights)
+
+    def losses(self, predictions: Sequence[np.ndarray | float]) -> np.ndarray:
+        """Return weighted squared errors of all held-out samples, fold after fold.
+
+        `predictions` are those of each fold, (n_rows, K), without the intercept.
+        """
+        return np.concatenate(
+            [
+                weight * ((target - values) ** 2).sum(axis=1)
+                for weight, target, values in zip(
+                    self.weights, self.targets, predictions, strict=True
+                )
+            ]
+        )
+
+    def predictions(self, task: Task, f: int, coef: Array, x_mean: Array) -> np.ndarray:
+        """Return ⟨coef, x − mean⟩ for the rows of fold f: (n_rows, k), coef (k, P)."""
+        [values] = task.samples.design.inner_groups([(self.rows[f], coef)])
+        return to_numpy(values - coef @ x_mean)
+
+    def null_losses(self) -> np.ndarray:
+        """Return the squared errors of predicting the training mean."""
+        return self.losses([0.0] * len(self.rows))

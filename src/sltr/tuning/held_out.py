@@ -1,57 +1,94 @@
-"""Held-out predictions of all candidates, and factors that scale them."""
+"""Held-out predictions of all candidates, and their losses.
+
+In memory each chunk of coefficients is predicted at once. For samples in a file or on
+a cluster, coefficients wait until they fill their share of memory; then one pass over
+X predicts for all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
-from sltr.arrays import Array
+from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
 from sltr.core.estimate import independent_pilots
-from sltr.tuning.candidates import Candidate, refined
-from sltr.tuning.fits import Chunk, PlainEstimates, Row, in_grid_order, rows_of
-from sltr.tuning.task import Fold, Task, with_pilots
+from sltr.tuning.candidates import Candidate, Grid
+from sltr.tuning.fits import PlainFits, grid_fits, plain_fits
+from sltr.tuning.folds import Folds
+from sltr.tuning.task import Pilots, Task, ridge_pilots
+
+# Arrays of a coefficient's size that the solvers hold for each mode between chunks.
+ARRAYS_OF_A_MODE = 15
+
+
+class Row(NamedTuple):
+    """One candidate's predictions of the rows that one fold leaves out."""
+
+    candidate: Candidate
+    fold: int
+    predictions: np.ndarray  # (n_rows, K), without the intercept
+    complexity: float  # free parameters, relative to P
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Predictions, centred, of a fold's rows: (n_rows, K) for each candidate."""
+    """The predictions of all candidates, by candidate and then by fold."""
 
-    candidates: list[Candidate]
-    values: list[list[np.ndarray]]  # by candidate, then by fold
-    complexity: list[float]  # mean number of free parameters, relative to P
+    folds: Folds
+    predictions: dict[Candidate, list[np.ndarray]]
+    complexity: dict[Candidate, float]  # the mean over folds
 
+    @staticmethod
+    def nothing(folds: Folds) -> HeldOut:
+        """Return the table before anything was fitted."""
+        return HeldOut(folds, {}, {})
 
-def collected(
-    found: Sequence[Row],
-    n_folds: int,
-    refinements: Sequence[str | None],
-) -> HeldOut:
-    """Return the rows of all candidates and folds as a table, scaled ones included."""
-    table: dict[Candidate, list] = {}
-    parameters: dict[Candidate, float] = {}
-    for candidate, f, values, n_free in found:
-        table.setdefault(candidate, [None] * n_folds)[f] = values
-        parameters[candidate] = parameters.get(candidate, 0.0) + n_free / n_folds
-    candidates = list(table)
-    if "scale" in refinements:
-        candidates += [
-            refined("scale", c, ())[0] for c in candidates if c.refine is None
-        ]
-    if None not in refinements:
-        candidates = [c for c in candidates if c.refine is not None]
-    # A scale factor is applied to the plain candidate's own predictions.
-    sources = [
-        replace(c, refine=None) if c.refine == "scale" else c for c in candidates
-    ]
-    return HeldOut(
-        candidates,
-        [table[source] for source in sources],
-        [parameters[source] for source in sources],
-    )
+    def with_rows(self, rows: Iterable[Row]) -> HeldOut:
+        """Return the table with more candidates."""
+        n_folds = len(self.folds.rows)
+        predictions, complexity = dict(self.predictions), dict(self.complexity)
+        for row in rows:
+            by_fold = predictions.setdefault(row.candidate, [np.empty(0)] * n_folds)
+            by_fold[row.fold] = row.predictions
+            before = complexity.get(row.candidate, 0.0)
+            complexity[row.candidate] = before + row.complexity / n_folds
+        return HeldOut(self.folds, predictions, complexity)
+
+    def in_order(self, first: Sequence[Candidate]) -> HeldOut:
+        """Return the table with some candidates first: ties go to the first one."""
+        order = dict.fromkeys([*first, *self.predictions])
+        predictions = {c: self.predictions[c] for c in order if c in self.predictions}
+        return replace(self, predictions=predictions)
+
+    @cached_property
+    def losses(self) -> dict[Candidate, np.ndarray]:
+        """Squared errors of all held-out samples, of candidates that are finite."""
+        losses = {c: self.folds.losses(p) for c, p in self.predictions.items()}
+        return {c: values for c, values in losses.items() if np.isfinite(values).all()}
+
+    def refined(self, refinements: Sequence[str | None]) -> HeldOut:
+        """Return the table of what was asked for: scaled estimates join at the end.
+
+        They have the plain estimates' predictions, which are scaled when compared.
+        """
+        plain = [c for c in self.predictions if c.refine is None]
+        scaled = {replace(c, refine="scale"): c for c in plain}
+        sources = {c: c for c in self.predictions}
+        if "scale" in refinements:
+            sources |= scaled
+        if None not in refinements:
+            sources = {c: source for c, source in sources.items() if c.refine}
+        return HeldOut(
+            self.folds,
+            {c: self.predictions[source] for c, source in sources.items()},
+            {c: self.complexity[source] for c, source in sources.items()},
+        )
 
 
 def scale_factors(
@@ -61,8 +98,8 @@ def scale_factors(
 ) -> np.ndarray:
     """Return least-squares factors on held-out predictions, one per response (K,).
 
-    Predictions and targets are centred by their folds' training means, each of
-    shape (n_rows, K); a factor below zero says that nothing was found.
+    Predictions and targets (n_rows, K) are about their folds' training means. A
+    factor below zero says that nothing was found; it counts as zero.
     """
     parts = list(zip(predictions, targets, weights, strict=True))
     cross = np.sum([w @ (p * t) for p, t, w in parts], axis=0)
@@ -75,131 +112,53 @@ def scale_factors(
     return np.clip(factors, 0.0, None)
 
 
-# Shares of the memory limit: pilots, coefficients that wait for a pass, the answers
-# of a chunk, and what the solvers hold between chunks; measured in coefficients.
-PILOT_SHARE = 4
-WAITING_SHARE = 4
-CHUNK_SHARE = 8
-STATE_SHARE = 2
-ARRAYS_OF_A_CHUNK = 12
-ARRAYS_OF_A_MODE = 15
-
-
 @dataclass(frozen=True, eq=False)
-class _Job:
-    """Estimates about one fold's pilots for some penalties."""
+class Part:
+    """Folds and penalties whose grid is solved together."""
 
-    place: int
-    epsilons: list[float]
-    estimates: PlainEstimates
+    folds: range
+    pilots: Pilots
 
 
-def lazy_rows(
-    task: Task,
-    folds: Sequence[Fold],
-    epsilons: list[float],
-    pairs: list[tuple[float, float]],
-    *,
-    measure: bool = False,
-    n_jobs: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Row]:
-    """Return held-out predictions of all candidates for lazy samples.
+def memory_parts(task: Task, pilots: Pilots) -> list[Part]:
+    """Cut the grid for samples in memory: large ones on a CPU fold by fold."""
+    n_folds = pilots.coef.shape[0]
+    large = prod(task.samples.shape) > task.policy.small_problem
+    size = 1 if is_numpy(task.samples.X) and large else n_folds
+    starts = range(0, n_folds, size)
+    return [Part(range(f, f + size), pilots.some(slice(f, f + size))) for f in starts]
 
-    As many folds at a time as have room for their pilots, which take one pass.
+
+def stored_parts(task: Task, folds: Folds, grid: Grid) -> Iterator[list[Part]]:
+    """Cut the grid for samples left in place, as memory allows.
+
+    Yields lists of parts: as many folds at a time as have room for their pilots,
+    which take one pass. Penalties with close pilots start each other's problems and
+    stay together.
     """
-    samples = task.samples
-    size = samples.X.dtype.itemsize * prod(samples.shape) * task.Y.shape[1]
-    at_once = max(1, samples.X.limit // (PILOT_SHARE * size * len(epsilons)))
-    found: list[Row] = []
-    for first in range(0, len(folds), at_once):
-        known, pilots = with_pilots(task, folds[first : first + at_once], epsilons)
-        rows = _some_rows(
-            task,
-            known,
-            pilots,
-            epsilons,
-            pairs,
-            measure=measure,
-            n_jobs=n_jobs,
-            progress=progress,
-        )
-        found += [(c, first + place, values, free) for c, place, values, free in rows]
-    return found
+    samples, limit = task.samples, task.samples.X.limit
+    one = samples.X.dtype.itemsize * prod(samples.shape) * task.Y.shape[1]
+    at_once = max(1, limit // (task.policy.pilot_share * one * len(grid.epsilons)))
+    state = ARRAYS_OF_A_MODE * len(samples.shape) * one
+    most = max(1, limit // (task.policy.state_share * state))
+    for first in range(0, len(folds.rows), at_once):
+        training = folds.training[first : first + at_once, ...]
+        pilots = ridge_pilots(task, training, grid.epsilons)
+        yield [
+            Part(range(first + f, first + f + 1), pilots.some(slice(f, f + 1), e))
+            for f in range(training.shape[0])
+            for e in _close_penalties(pilots.coef[f, ...], most)
+        ]
 
 
-def _some_rows(
-    task: Task,
-    folds: Sequence[Fold],
-    pilots: Array,
-    epsilons: list[float],
-    pairs: list[tuple[float, float]],
-    *,
-    measure: bool,
-    n_jobs: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> list[Row]:
-    """Return the predictions of folds whose pilots are there.
-
-    One job is estimated after the other, or several in processes; whenever the
-    coefficients fill their share of memory, one pass over X predicts for them all.
-    """
-    jobs = _jobs(task, folds, pilots, epsilons, pairs, measure)
-    limit = task.samples.X.limit
-    rows: list[Row] = []
-    waiting: list[tuple[_Job, Chunk]] = []
-    held, done, total = 0, 0, len(jobs) * len(pairs)
-    for job, chunk in _estimated(jobs, n_jobs):
-        size = chunk[1].nbytes
-        if waiting and held + size > limit // WAITING_SHARE:
-            rows += _pass(task, folds, waiting)
-            waiting, held = [], 0
-        waiting.append((job, chunk))
-        held, done = held + size, done + len(chunk[0])
-        if progress is not None:
-            progress(done, total)
-    rows += _pass(task, folds, waiting)
-    return in_grid_order(rows, epsilons, pairs)
-
-
-def _jobs(
-    task: Task,
-    folds: Sequence[Fold],
-    pilots: Array,
-    epsilons: list[float],
-    pairs: list[tuple[float, float]],
-    measure: bool,
-) -> list[_Job]:
-    """Return jobs for each fold and each group of penalties with close pilots.
-
-    Close ones start each other's problems, and stay together if memory allows.
-    """
-    limit, shape = task.samples.X.limit, task.samples.shape
-    n_responses, item = pilots.shape[2], pilots.itemsize
-    state = ARRAYS_OF_A_MODE * len(shape) * item * prod(pilots.shape[2:])
-    most = max(1, limit // (STATE_SHARE * state))
-    entries = limit // (CHUNK_SHARE * ARRAYS_OF_A_CHUNK * item * n_responses)
-    found = []
-    for f in range(len(folds)):
-        for e in _groups(pilots[f, ...], most):
-            together = e.stop - e.start
-            settings = replace(task.settings, chunk_entries=max(1, entries // together))
-            own = pilots[f : f + 1, e, ...]
-            estimates = PlainEstimates(
-                shape, task.radius, settings, own, pairs, measure
-            )
-            found.append(_Job(f, epsilons[e], estimates))
-    return found
-
-
-def _groups(pilots: Array, most: int) -> list[slice]:
+def _close_penalties(pilots: Array, most: int) -> list[slice]:
     """Cut penalties (E, K, P) where pilots are independent, and to at most `most`."""
     n_penalties, n_responses = pilots.shape[:2]
     flat = pilots.reshape(n_penalties * n_responses, -1)
-    free = set(independent_pilots(flat))
+    independent = set(independent_pilots(flat))
     groups: list[slice] = []
     for e in range(n_penalties):
-        joins = groups and e * n_responses not in free
+        joins = groups and e * n_responses not in independent
         if joins and e - groups[-1].start < most:
             groups[-1] = slice(groups[-1].start, e + 1)
         else:
@@ -207,33 +166,127 @@ def _groups(pilots: Array, most: int) -> list[slice]:
     return groups
 
 
-def _estimated(jobs: list[_Job], n_jobs: int | None) -> Iterator[tuple[_Job, Chunk]]:
-    if effective_n_jobs(n_jobs) == 1:
-        for job in jobs:
-            for chunk in job.estimates.chunks():
-                yield job, chunk
-        return
-    work = (delayed(job.estimates)() for job in jobs)
-    results = Parallel(n_jobs=n_jobs, return_as="generator")(work)
-    for job, chunks in zip(jobs, results, strict=True):
-        for chunk in chunks:
-            yield job, chunk
+def memory_rows(
+    task: Task, folds: Folds, part: Part, grid: Grid, start: Candidate | None
+) -> tuple[list[Row], Array | None]:
+    """Return a part's predictions, and its estimates (S, K, P) that refits start from.
+
+    These are None unless `start` is one of the grid's candidates.
+    """
+    rows: list[Row] = []
+    estimates: Array | None = None
+    for fits in plain_fits(task, part.pilots.coef, grid.pairs):
+        if start is not None and start.radii in fits.pairs:
+            e = part.pilots.epsilons.index(start.epsilon)
+            # A copy: a view would keep the whole chunk.
+            estimates = fits.of_pair(start.radii)[:, e, ...] + 0.0
+        rows += _predicted(task, folds, [(part, fits)], grid.measured)
+    return rows, estimates
 
 
-def _pass(
-    task: Task, folds: Sequence[Fold], waiting: list[tuple[_Job, Chunk]]
+def stored_rows(
+    task: Task,
+    folds: Folds,
+    grid: Grid,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Row]:
-    """Predict each waiting coefficient for the rows of its fold, in one pass."""
-    flat = [coef.reshape(-1, coef.shape[4]) for _, (_, coef, _) in waiting]
-    wanted = [
-        (folds[job.place].rows, own)
-        for (job, _), own in zip(waiting, flat, strict=True)
+    """Yield the predictions for samples that are left in place, in few passes."""
+    room = task.samples.X.limit // task.policy.waiting_share
+    for parts in stored_parts(task, folds, grid):
+        waiting: list[tuple[Part, PlainFits]] = []
+        held, done, total = 0, 0, len(parts) * len(grid.pairs)
+        for part, fits in _solved(task, parts, grid, n_jobs):
+            if waiting and held + fits.coef.nbytes > room:
+                yield from _predicted(task, folds, waiting, grid.measured)
+                waiting, held = [], 0
+            waiting.append((part, fits))
+            held, done = held + fits.coef.nbytes, done + len(fits.pairs)
+            if progress is not None:
+                progress(done, total)
+        yield from _predicted(task, folds, waiting, grid.measured)
+
+
+def _solved(
+    task: Task, parts: Sequence[Part], grid: Grid, n_jobs: int | None
+) -> Iterator[tuple[Part, PlainFits]]:
+    """Solve one part after another, or several in processes; samples stay here."""
+    jobs = []
+    for part in parts:
+        entries = (task.settings.chunk_entries or 1) // len(part.pilots.epsilons)
+        settings = replace(task.settings, chunk_entries=max(1, entries))
+        shape, pilots = task.samples.shape, part.pilots.coef
+        jobs.append((shape, task.radius, settings, pilots, grid.pairs))
+    if effective_n_jobs(n_jobs) == 1:
+        results: Iterable = (grid_fits(*job) for job in jobs)
+    else:
+        work = (delayed(solve_grid)(*job) for job in jobs)
+        results = Parallel(n_jobs=n_jobs, return_as="generator")(work)
+    for part, chunks in zip(parts, results, strict=True):
+        for fits in chunks:
+            yield part, fits
+
+
+def solve_grid(*job: Any) -> list[PlainFits]:
+    """Return all chunks of `grid_fits` at once."""
+    return list(grid_fits(*job))
+
+
+def _predicted(
+    task: Task,
+    folds: Folds,
+    waiting: Sequence[tuple[Part, PlainFits]],
+    measured: bool,
+) -> Iterator[Row]:
+    """Predict the held-out rows of all coefficients that wait, in one pass."""
+    xp = array_namespace(waiting[0][1].coef)
+    shape = task.samples.shape
+    groups = [
+        (part, fits, s, f, xp.reshape(fits.coef[s, ...], (-1, prod(shape))))
+        for part, fits in waiting
+        for s, f in enumerate(part.folds)
     ]
-    found = task.samples.design.inner_groups(wanted)
-    for (job, (places, coef, free)), own, values in zip(
-        waiting, flat, found, strict=True
-    ):
-        centred = values - own @ folds[job.place].x_mean
-        centred = centred.reshape(-1, *coef.shape[1:4])
-        pairs = [job.estimates.pairs[g] for g in places]
-        yield from rows_of(job.epsilons, pairs, job.place, centred, free[0])
+    products = task.samples.design.inner_groups(
+        [(folds.rows[f], coef) for *_, f, coef in groups]
+    )
+    sizes = {
+        id(fits): to_numpy(fits.complexity(shape)) if measured else None
+        for _, fits in waiting
+    }
+    for (part, fits, s, f, coef), values in zip(groups, products, strict=True):
+        x_mean = part.pilots.x_mean[s, ...]
+        centred = to_numpy(values - xp.matmul(coef, x_mean))
+        centred = centred.reshape(-1, *fits.coef.shape[1:4])
+        size = sizes[id(fits)]
+        for e, epsilon in enumerate(part.pilots.epsilons):
+            for g, pair in enumerate(fits.pairs):
+                complexity = 0.0 if size is None else float(size[s, e, g])
+                candidate = Candidate(epsilon, *pair)
+                yield Row(candidate, f, centred[:, e, :, g], complexity)
+
+
+def coef_rows(
+    task: Task,
+    folds: Folds,
+    pilots: Pilots,
+    coefs: Sequence[tuple[Candidate, Array]],
+    complexity: Callable[[Array], float],
+    indices: Sequence[int] | None = None,
+) -> list[Row]:
+    """Return the predictions of refitted coefficients (S, K, …), candidates in order.
+
+    `indices` are the folds that the S subsets belong to; by default all of them.
+    """
+    xp = array_namespace(task.Y)
+    means, n_responses = pilots.mean_for(task), task.Y.shape[1]
+    rows: list[Row] = []
+    for s, f in enumerate(range(len(folds.rows)) if indices is None else indices):
+        stack = [xp.reshape(coef[s, ...], (n_responses, -1)) for _, coef in coefs]
+        flat = xp.concat(stack, axis=0)
+        values = folds.predictions(task, f, flat, means[f, ...])
+        values = values.reshape(-1, len(stack), n_responses)
+        rows += [
+            Row(candidate, f, values[:, g, :], complexity(stack[g]))
+            for g, (candidate, _) in enumerate(coefs)
+        ]
+    return rows

@@ -58,6 +58,13 @@ class Policy:
     # Under `rule="vote"` smaller weights would cost a refit and change little.
     smallest_weight: float = 0.1
 
+    # Parts of the memory limit for samples that are left in place, as divisors: for
+    # pilots, coefficients that wait for a pass, a chunk of solutions, solver states.
+    pilot_share: int = 4
+    waiting_share: int = 4
+    chunk_share: int = 8
+    state_share: int = 2
+
     def largest_rank(self, kind: str, shape: tuple[int, ...]) -> int:
         """Return the largest rank worth trying for tensors of a shape."""
         if len(shape) == 1:

@@ -64,25 +64,10 @@ def fold_scores(
 ) -> np.ndarray:
     """Score all candidates of one fold, higher is better.
 
-    Parameters
-    ----------
-    scoring : str, callable or None
-        As in scikit-learn. Common names are computed for all candidates at once.
-    y : array of shape (n,)
-        Held-out responses; for a binary classifier 0 and 1.
-    predictions : array of shape (n, G)
-        One column of predictions (or decision scores about 1/2) per candidate.
-    weight : array of shape (n,), optional
-        For scores that take weights; not all do.
-    model : callable
-        ``model(g)`` returns candidate g as a fitted estimator, and `X` holds the
-        fold's samples: needed for a `scoring` that is not computed at once.
-    default : str
-        What None stands for.
-
-    Returns
-    -------
-    array of shape (G,)
+    `predictions` (n, G) hold a column per candidate: predictions of the responses y
+    (n,), or decision scores about ½ of labels 0 and 1. Common names are computed for
+    all candidates at once; for another `scoring`, `model(g)` returns candidate g as a
+    fitted estimator and `X` are the fold's samples. `default` is what None stands for.
     """
     name = default if scoring is None else scoring
     if isinstance(name, str) and name in AT_ONCE:
@@ -165,7 +150,7 @@ AT_ONCE: dict[str, Callable] = {
 }
 
 
-class KnownRegressor(RegressorMixin, BaseEstimator):
+class FixedRegressor(RegressorMixin, BaseEstimator):
     """A regressor that knows its predictions for one set of samples."""
 
     def __init__(self, known: Any = None):
@@ -179,7 +164,7 @@ class KnownRegressor(RegressorMixin, BaseEstimator):
         return _for(self.known, X)
 
 
-class KnownClassifier(ClassifierMixin, BaseEstimator):
+class FixedClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that knows its least-squares scores for one set of samples."""
 
     def __init__(self, known: Any = None, classes: Any = None):
