@@ -1,4 +1,4 @@
-"""The command that fits a model with settings given, and writes it."""
+"""Commands that fit a model with settings given or chosen, and write it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ from sltr.cli.options import (
     Target,
     Task,
     choose,
-    kind_of,
     parse_names,
-    refuse_labels,
 )
 from sltr.cli.output import progress_bar, write_model
-from sltr.cli.reading import placed, read_samples, reading_options
+from sltr.cli.reading import (
+    kind_of,
+    placed,
+    read_samples,
+    reading_options,
+    refuse_labels,
+)
 
 REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
 

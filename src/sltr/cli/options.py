@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sltr.cli.output import say
 from sltr.parameters import nearest
 
 
@@ -169,30 +168,3 @@ def parse_shape(text: str) -> tuple[int, ...]:
     except ValueError:
         msg = f"--shape={text!r} was given; expected numbers such as 16,16,8"
         raise typer.BadParameter(msg) from None
-
-
-def kind_of(y: Any, task: str) -> str:
-    """Return "regression", "binary" or "multi-class"."""
-    from sltr.comparison import response_kind
-
-    choose(task, ("auto", "regression", "classification"), "--task")
-    kind = response_kind(y, None if task == "auto" else task == "classification")
-    if task == "auto":
-        what = "numbers: regression" if kind == "regression" else "labels: " + kind
-        say(f"Responses are {what} (--task changes it).")
-    return kind
-
-
-def refuse_labels(y: Any, kind: str, title: str) -> None:
-    """Say which methods have a classifier, if this one cannot regress the labels."""
-    from sltr.peers.registry import METHODS
-
-    words = y.dtype.kind not in "biuf"
-    if words or kind == "multi-class":
-        able = [name for name, entry in METHODS.items() if entry.make_classifier]
-        what = "the labels are words" if words else "there are more than two classes"
-        msg = (
-            f"{title} has no classifier and {what}; expected labels 0 and 1, or one of "
-            f"the methods {', '.join(name for name in able if name != 'null')}."
-        )
-        raise ValueError(msg)

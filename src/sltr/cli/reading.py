@@ -1,4 +1,4 @@
-"""Samples as the options of a command name them, and where to compute with them."""
+"""Samples and responses as a command names them, and whether they fit a model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
+
+from sltr.cli.options import choose
+from sltr.cli.output import say
 
 
 def read_samples(
@@ -27,6 +30,33 @@ def read_samples(
 def are_images(files: Sequence[Path]) -> bool:
     """Say whether these are NIfTI images."""
     return all(file.name.endswith((".nii", ".nii.gz")) for file in files)
+
+
+def kind_of(y: Any, task: str) -> str:
+    """Return "regression", "binary" or "multi-class"."""
+    from sltr.comparison import response_kind
+
+    choose(task, ("auto", "regression", "classification"), "--task")
+    kind = response_kind(y, None if task == "auto" else task == "classification")
+    if task == "auto":
+        what = "numbers: regression" if kind == "regression" else "labels: " + kind
+        say(f"Responses are {what} (--task changes it).")
+    return kind
+
+
+def refuse_labels(y: Any, kind: str, title: str) -> None:
+    """Say which methods have a classifier, if this one cannot regress the labels."""
+    from sltr.peers.registry import METHODS
+
+    words = y.dtype.kind not in "biuf"
+    if words or kind == "multi-class":
+        able = [name for name, entry in METHODS.items() if entry.make_classifier]
+        what = "the labels are words" if words else "there are more than two classes"
+        msg = (
+            f"{title} has no classifier and {what}; expected labels 0 and 1, or one of "
+            f"the methods {', '.join(name for name in able if name != 'null')}."
+        )
+        raise ValueError(msg)
 
 
 def placed(loaded: Any, device: str, *, labels: bool) -> tuple[Any, Any]:

@@ -19,11 +19,11 @@ from sltr.cli.options import (
     Seed,
     Target,
     Task,
-    kind_of,
     parse_names,
 )
 from sltr.cli.output import print_json, print_scores, progress_bar, say
 from sltr.cli.reading import (
+    kind_of,
     match_images,
     match_responses,
     read_samples,

@@ -178,7 +178,7 @@ def load(path: str | os.PathLike) -> Any:
     except _DAMAGES as error:
         msg = f"{path} is not a model of sltr, or damaged: {error}."
         raise ValueError(msg) from error
-    return _fill(cls(**_known_params(cls, params, path)), fitted, path)
+    return _build(cls, _known_params(cls, params, path), fitted, path)
 
 
 def _known_params(cls: type, params: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -193,7 +193,10 @@ def _known_params(cls: type, params: dict[str, Any], path: Path) -> dict[str, An
     return {name: value for name, value in params.items() if name in known}
 
 
-def _fill(model: Any, fitted: dict[str, Any], path: Path) -> Any:
+def _build(
+    cls: type, params: dict[str, Any], fitted: dict[str, Any], path: Path
+) -> Any:
+    model = cls(**params)
     for name, value in fitted.items():
         # A file may set what fitting sets, and never hide a method.
         if not name.isidentifier() or name.startswith("__") or hasattr(model, name):

@@ -16,17 +16,11 @@ Coords = Sequence[Any] | Mapping[int | str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """The names and units of a tensor's modes, and the coordinates of their slices.
-
-    Attributes
-    ----------
-    names, units : tuples of str
-    coords : tuple of arrays of shape (p_m,), or None where indices are shown
-    """
+    """The names and units of a tensor's modes, and the coordinates of their slices."""
 
     names: tuple[str, ...]
     units: tuple[str, ...]
-    coords: tuple[np.ndarray | None, ...]
+    coords: tuple[np.ndarray | None, ...]  # of shape (p_m,); None: indices are shown
 
     @classmethod
     def of(

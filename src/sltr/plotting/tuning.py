@@ -15,29 +15,16 @@ from sltr.tuning.candidates import own_settings
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """Scores over one or two hyper-parameters, the others fixed.
-
-    Attributes
-    ----------
-    x_name, y_name : str
-        `y_name` is empty where only one hyper-parameter varies.
-    x, y : list
-        Distinct values, ascending; `y` is ``[None]`` without `y_name`.
-    score, error : array of shape (len(y), len(x))
-        Mean and standard error over folds; NaN where no candidate was tried.
-    chosen : (row, column) or None
-    fixed : dict
-        The values of the other hyper-parameters that vary, as far as they apply.
-    """
+    """Scores over one or two hyper-parameters, the others fixed."""
 
     x_name: str
-    y_name: str
-    x: list
-    y: list
-    score: np.ndarray
-    error: np.ndarray
-    chosen: tuple[int, int] | None
-    fixed: dict[str, Any]
+    y_name: str  # empty where only one hyper-parameter varies
+    x: list  # distinct values, ascending
+    y: list  # [None] without `y_name`
+    score: np.ndarray  # (len(y), len(x)), NaN where no candidate was tried
+    error: np.ndarray  # standard errors over folds, of the same shape
+    chosen: tuple[int, int] | None  # row and column
+    fixed: dict[str, Any]  # the other hyper-parameters that vary and apply
 
 
 def cv_candidates(model: Any) -> dict[str, Any]:

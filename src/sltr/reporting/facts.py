@@ -118,28 +118,14 @@ _SINGLE = {
 
 @dataclass(frozen=True)
 class Answer:
-    """Who takes part in a coefficient, and who is the best of them.
-
-    Attributes
-    ----------
-    rule : str
-    n_candidates : int
-    folds : str
-        The cross-validation that compared them.
-    kinds : mapping from refinement to int
-        How many candidates of each kind have a share.
-    best : str or None
-        The best candidate's refinement.
-    settings : mapping
-        Its other settings, as far as they apply to it.
-    """
+    """Which candidates take part in a coefficient, and which is the best of them."""
 
     rule: str
     n_candidates: int
-    folds: str
-    kinds: Mapping[str | None, int]
-    best: str | None
-    settings: Mapping[str, Any]
+    folds: str  # the cross-validation that compared them
+    kinds: Mapping[str | None, int]  # how many of each kind of refinement have a share
+    best: str | None  # the best candidate's refinement
+    settings: Mapping[str, Any]  # its other settings, as far as they apply to it
 
     @property
     def n_used(self) -> int:

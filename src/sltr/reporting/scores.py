@@ -28,25 +28,13 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Scores, and the responses and predictions they come from.
+    """Scores, and the n responses and predictions they come from."""
 
-    Attributes
-    ----------
-    scores : list of Score
-        The headline score first.
-    y, predicted : arrays of shape (n,)
-    decision : array of shape (n,) or None
-        Of a classifier with two classes: higher for the second class.
-    null : object
-        What the null model predicts: the training mean or the commonest class.
-    classes : array or None
-    """
-
-    scores: list[Score]
+    scores: list[Score]  # the headline score first
     y: np.ndarray
     predicted: np.ndarray
-    decision: np.ndarray | None
-    null: Any
+    decision: np.ndarray | None  # of two classes: higher for the second
+    null: Any  # what the null model predicts: the training mean or commonest class
     classes: np.ndarray | None
 
 

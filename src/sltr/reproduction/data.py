@@ -58,12 +58,8 @@ def _simulated(options: Options, repetition: int, seed: int) -> Trial:
 
 def _real(options: Options, repetition: int, seed: int) -> Trial:
     """Take the fold `repetition` of a set of `load_real`."""
-    data = load_real(
-        options["name"],
-        classes=options.get("classes"),
-        folder=options.get("folder"),
-    )
-    return _fold(data, repetition)
+    given = {name: options.get(name) for name in ("classes", "folder")}
+    return _fold(load_real(options["name"], **given), repetition)
 
 
 def _packaged(options: Options, repetition: int, seed: int) -> Trial:

@@ -111,17 +111,7 @@ class Experiment:
     def jobs(self) -> list[Job]:
         """Return the pieces of work; methods change fastest."""
         return [
-            Job(
-                experiment=self.name,
-                condition=condition,
-                repetition=repetition,
-                method=method,
-                candidates=self.candidates.get(method, {}),
-                metrics=self.metrics,
-                seed=self.seed,
-                scored_on=self.scored_on,
-                keep_coef=self.keep_coef,
-            )
+            Job(self, condition, repetition, method)
             for condition in self.conditions
             for repetition in range(self.repetitions)
             for method in self.methods
@@ -132,33 +122,29 @@ class Experiment:
 class Job:
     """One method on one repetition of one condition: one row of results."""
 
-    experiment: str
+    experiment: Experiment
     condition: Condition
     repetition: int
     method: str
-    candidates: Options
-    metrics: tuple[str, ...]
-    seed: int
-    scored_on: str
-    keep_coef: bool
 
     def identity(self) -> dict[str, Any]:
         """Return everything the result depends on, ready for JSON."""
         return {
-            "experiment": self.experiment,
+            "experiment": self.experiment.name,
             "condition": self.condition.label,
             "source": self.condition.source,
             "options": dict(self.condition.options),
             "repetition": self.repetition,
             "method": self.method,
-            "candidates": dict(self.candidates),
-            "seed": self.seed,
-            "scored_on": self.scored_on,
+            "candidates": dict(self.experiment.candidates.get(self.method, {})),
+            "seed": self.experiment.seed,
+            "scored_on": self.experiment.scored_on,
         }
 
     def key(self) -> str:
         """Return a short name of what was asked for, by which done work is known."""
-        content = [self.identity(), sorted(self.metrics), self.keep_coef]
+        spec = self.experiment
+        content = [self.identity(), sorted(spec.metrics), spec.keep_coef]
         text = json.dumps(content, sort_keys=True, default=_plain)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -317,24 +303,22 @@ def run(
     >>> [row["metrics"] for row in rows]
     [{'relative_mse': 1.0}, {'relative_mse': 1.0}]
     """
-    jobs = experiment.jobs()
     _check_names(experiment, methods)
+    report = progress or (lambda done, total: None)
     target = make_folder(folder)
     file = target / f"{experiment.name}.jsonl"
-    wanted = {job.key(): place for place, job in enumerate(jobs)}
-    before = _results(file, wanted)
+    jobs = {job.key(): job for job in experiment.jobs()}
+    order = {key: place for place, key in enumerate(jobs)}
+    before = _results(file, order)
     done = {row["key"] for row in before if not (retry and row["error"])}
-    left = [job for job in jobs if job.key() not in done]
+    remaining = [job for key, job in jobs.items() if key not in done]
+    report(len(done), len(jobs))
     workers = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    n_done = len(jobs) - len(left)
-    _report(progress, n_done, len(jobs))
-    for row in workers(
-        delayed(_result)(job, methods[job.method], target) for job in left
-    ):
+    calls = (delayed(_result)(job, methods[job.method], target) for job in remaining)
+    for n_new, row in enumerate(workers(calls), start=1):
         append_row(file, row)
-        n_done += 1
-        _report(progress, n_done, len(jobs))
-    return sorted(_results(file, wanted), key=lambda row: wanted[row["key"]])
+        report(len(done) + n_new, len(jobs))
+    return sorted(_results(file, order), key=lambda row: order[row["key"]])
 
 
 def _results(file: Path, wanted: Mapping[str, int]) -> list[Row]:
@@ -345,21 +329,22 @@ def _results(file: Path, wanted: Mapping[str, int]) -> list[Row]:
 
 def _result(job: Job, method: Callable[..., Any], folder: Path) -> Row:
     """Return the row of one job; errors of the method become part of it."""
+    spec, condition = job.experiment, job.condition
     row: Row = {"key": job.key(), **job.identity()}
     row |= {"metrics": {}, "error": None, "fit_seconds": None, "n_candidates": None}
     try:
         trial = draw_trial(
-            job.condition.source, job.condition.options, job.repetition, job.seed
+            condition.source, condition.options, job.repetition, spec.seed
         )
-        model = method(**job.candidates)
-        start = perf_counter()
+        model = method(**spec.candidates.get(job.method, {}))
         labels = np.issubdtype(trial.y.dtype, np.integer)
+        start = perf_counter()
         model = fit_tuned(model, trial.X, trial.y, groups=trial.groups, labels=labels)
         row["fit_seconds"] = perf_counter() - start
-        row["metrics"] = score_model(model, trial, job.metrics, job.scored_on)
+        row["metrics"] = score_model(model, trial, spec.metrics, spec.scored_on)
         row["n_candidates"] = _n_candidates(model)
         coef = fitted_coef(model)
-        if job.keep_coef and coef is not None:
+        if spec.keep_coef and coef is not None:
             _store_coef(folder / "coef" / f"{row['key']}.npy", coef)
     except Exception:
         row["error"] = traceback.format_exc(limit=-3)
@@ -414,13 +399,6 @@ def make_folder(folder: str | PathLike[str]) -> Path:
         msg = f"folder={str(folder)!r} cannot take results: {error}. Choose another."
         raise ValueError(msg) from error
     return target
-
-
-def _report(
-    progress: Callable[[int, int], object] | None, done: int, total: int
-) -> None:
-    if progress is not None:
-        progress(done, total)
 
 
 Metric = Callable[[Any, np.ndarray, np.ndarray, Trial], float]
