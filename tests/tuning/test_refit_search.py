@@ -53,13 +53,13 @@ def search(X, y, kind, baseline=None, policy=DEFAULT):
     folds = Folds.of(task, list(KFold(3).split(X)))
     pilots = ridge_pilots(task, folds.training, [10.0])
     single = task.for_refits(policy.precision)
-    null = folds.null_losses()
+    null = folds.losses([0.0] * 3)
     losses = None if baseline is None else baseline * null
     seeds = pilots.coef.reshape(3, 1, *X.shape[1:]).astype(np.float32)
     start = low_rank_start(single, folds.training, seeds, {})
     base = Candidate(10.0, 0.3, 0.3)
     rows = _low_rank_rows(single, folds, start, kind, base, losses)
-    return null, HeldOut.nothing(folds).with_rows(rows).losses
+    return null, HeldOut(folds, {}, {}).with_rows(rows).losses
 
 
 def ranks_tried(*args, **kwargs):

@@ -82,16 +82,6 @@ class Grid:
     tight: bool = False  # compared at the final gap, for a rule that needs it
     measured: bool = False  # with complexities, for a rule that needs them
 
-    @property
-    def plain(self) -> list[Candidate]:
-        """The paper's candidates: by penalty, then by radii."""
-        return [Candidate(e, *pair) for e, pair in product(self.epsilons, self.pairs)]
-
-    @property
-    def low_rank(self) -> list[str]:
-        """The kinds of low-rank refits to try."""
-        return [kind for kind in ("tucker", "cp") if kind in self.refinements]
-
 
 def make_grid(
     epsilons: Sequence[float],

@@ -198,7 +198,3 @@ class Folds:
         """Return ⟨coef, x − mean⟩ for the rows of fold f: (n_rows, k), coef (k, P)."""
         [values] = task.samples.design.inner_groups([(self.rows[f], coef)])
         return to_numpy(values - coef @ x_mean)
-
-    def null_losses(self) -> np.ndarray:
-        """Return the squared errors of predicting the training mean."""
-        return self.losses([0.0] * len(self.rows))

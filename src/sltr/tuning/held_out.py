@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -44,27 +45,21 @@ class HeldOut:
     predictions: dict[Candidate, list[np.ndarray]]
     complexity: dict[Candidate, float]  # the mean over folds
 
-    @staticmethod
-    def nothing(folds: Folds) -> HeldOut:
-        """Return the table before anything was fitted."""
-        return HeldOut(folds, {}, {})
+    def with_rows(self, rows: Iterable[Row], grid: Grid | None = None) -> HeldOut:
+        """Return the table with more candidates, those of a `grid` in its order.
 
-    def with_rows(self, rows: Iterable[Row]) -> HeldOut:
-        """Return the table with more candidates."""
+        The order matters because ties go to the first.
+        """
         n_folds = len(self.folds.rows)
         predictions, complexity = dict(self.predictions), dict(self.complexity)
+        for e, pair in product(grid.epsilons, grid.pairs) if grid else ():
+            predictions[Candidate(e, *pair)] = [np.empty(0)] * n_folds
         for row in rows:
             by_fold = predictions.setdefault(row.candidate, [np.empty(0)] * n_folds)
             by_fold[row.fold] = row.predictions
             before = complexity.get(row.candidate, 0.0)
             complexity[row.candidate] = before + row.complexity / n_folds
         return HeldOut(self.folds, predictions, complexity)
-
-    def in_order(self, first: Sequence[Candidate]) -> HeldOut:
-        """Return the table with some candidates first: ties go to the first one."""
-        order = dict.fromkeys([*first, *self.predictions])
-        predictions = {c: self.predictions[c] for c in order if c in self.predictions}
-        return replace(self, predictions=predictions)
 
     @cached_property
     def losses(self) -> dict[Candidate, np.ndarray]:

@@ -60,18 +60,23 @@ def search(
     grid's estimates; then smaller Lasso thresholds, while the smallest is best.
     """
     task = task if grid.tight else task.with_loose_gap()
-    held = HeldOut.nothing(folds)
+    held = HeldOut(folds, {}, {})
     if is_lazy(task.samples.X):
         rows = stored_rows(task, folds, grid, n_jobs, progress)
-        held = held.with_rows(rows).in_order(grid.plain)
+        held = held.with_rows(rows, grid)
         return held.refined(grid.refinements)
     pilots = ridge_pilots(task, folds.training, grid.epsilons)
     kinds = set(grid.refinements)
     started = bool(kinds & {"reweight", "tucker", "cp"})
+    refits = None
+    if kinds - {None, "scale"}:
+        # In single precision: errors differ by far more than it rounds, at twice the
+        # speed. The ridge system stays as it is.
+        refits = _Refits(task.for_refits(task.policy.precision), folds, pilots)
     parts = memory_parts(task, pilots) if kinds & {None, "scale"} else []
-    refits = _Refits.of(task, folds, pilots) if kinds - {None, "scale"} else None
+    low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
     batches = list(grid.thresholds) if "sparse" in kinds and refits else []
-    n_stages = len(parts) + len(batches) + len(grid.low_rank)
+    n_stages = len(parts) + len(batches) + len(low_rank)
     stages = _Stages(n_jobs if is_numpy(task.samples.X) else None, n_stages, progress)
 
     start = grid.start if started else None
@@ -80,11 +85,11 @@ def search(
     jobs += [(*lasso_job, batch) for batch in batches[:1]]
     results = stages.run(jobs)
     plain, lasso = results[: len(parts)], results[len(parts) :]
-    held = held.with_rows(chain.from_iterable(rows for rows, _ in plain))
-    held = held.in_order(grid.plain).with_rows(chain(*lasso))
+    rows = chain.from_iterable(rows for rows, _ in plain)
+    held = held.with_rows(rows, grid if parts else None).with_rows(chain(*lasso))
     if started and refits is not None:
         estimates = _start(task, pilots, grid.start, [part for _, part in plain])
-        held = _with_refits(held, refits, grid, estimates, stages)
+        held = _with_refits(held, refits, grid, low_rank, estimates, stages)
     while len(batches) > 1 and _smaller_is_worth_it(held, batches[0]):
         del batches[0]
         held = held.with_rows(*stages.run([(*lasso_job, batches[0])]))
@@ -144,19 +149,11 @@ class _Stages:
 
 @dataclass(frozen=True, eq=False)
 class _Refits:
-    """What the refits on the folds share.
-
-    They are compared in single precision: their errors differ by far more than it
-    rounds, at twice the speed. The ridge system stays as it is.
-    """
+    """What the refits on the folds share."""
 
     task: Task
     folds: Folds
     pilots: Pilots
-
-    @staticmethod
-    def of(task: Task, folds: Folds, pilots: Pilots) -> _Refits:
-        return _Refits(task.for_refits(task.policy.precision), folds, pilots)
 
 
 def _start(
@@ -175,7 +172,12 @@ def _start(
 
 
 def _with_refits(
-    held: HeldOut, refits: _Refits, grid: Grid, estimates: Array, stages: _Stages
+    held: HeldOut,
+    refits: _Refits,
+    grid: Grid,
+    low_rank: Sequence[str],
+    estimates: Array,
+    stages: _Stages,
 ) -> HeldOut:
     """Return the table with reweighted and low-rank refits of estimates."""
     task, folds = refits.task, refits.folds
@@ -189,12 +191,12 @@ def _with_refits(
         held = held.with_rows(
             coef_rows(task, folds, refits.pilots, coefs, lambda coef: 1.0)
         )
-    if grid.low_rank:
+    if low_rank:
         start = low_rank_start(task, folds.training, estimates, steps)
         baseline = min(held.losses.values(), key=np.sum, default=None)
         jobs = [
             (_low_rank_rows, task, folds, start, kind, grid.start, baseline)
-            for kind in grid.low_rank
+            for kind in low_rank
         ]
         held = held.with_rows(chain(*stages.run(jobs)))
     return held
@@ -216,7 +218,7 @@ def _low_rank_rows(
     would not do as well as the baseline, the best candidate of another kind.
     """
     shape, policy = task.samples.shape, task.policy
-    null = folds.null_losses()
+    null = folds.losses([0.0] * len(folds.rows))
     baseline = null if baseline is None else baseline
     best, best_first, n_idle = null, null, 0
     rows: list[Row] = []
