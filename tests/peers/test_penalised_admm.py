@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
-from sltr.peers.convex import Penalised, Tubal, mode_norms, rotate, zeroing_weight
-from sltr.peers.convex_admm import penalised_admm, penalised_path
+from sltr.peers.convex import (
+    Penalised,
+    Tubal,
+    mode_norms,
+    penalised_path,
+    rotate,
+    zeroing_weight,
+)
+from sltr.peers.convex_admm import penalised_admm
 
 cp = pytest.importorskip("cvxpy")
 

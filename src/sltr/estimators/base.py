@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
@@ -96,6 +97,14 @@ def warn_of_pilot(residual: float, n_iter: int) -> None:
     )
 
 
+def warn_caller(message: str, category: type[Warning] = ConvergenceWarning) -> None:
+    """Warn at the first line outside this package, where the user called it."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("sltr."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
@@ -131,18 +140,6 @@ def linear_scores(model: Any, X: Any) -> Array:
 def predict_linear(model: Any, X: Any) -> Array:
     """Return the predictions of a fitted linear regressor, shape (n,)."""
     return linear_scores(model, X)
-
-
-def set_linear(model: Any, coef: Array, intercept: Array) -> None:
-    """Set coefficient and intercept; those of a single response lose their axis.
-
-    A classifier's scores, fitted to 0 and 1, are moved to change sign at ½.
-    """
-    if is_classifier(model):
-        intercept = intercept - 0.5
-    single = coef.shape[0] == 1
-    model.coef_ = coef[0, ...] if single else coef
-    model.intercept_ = float(intercept[0]) if single else intercept
 
 
 def diagram_with_coef(model: Any) -> str:

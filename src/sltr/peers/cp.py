@@ -15,15 +15,16 @@ from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
     ALPHAS_RIDGE,
     Prepared,
+    check_search,
     choose_by_bic,
     predict_mean,
     prepare,
     prepare_samples,
     remember,
     scores_with_covariates,
+    search_ranks,
     warn_unless_converged,
 )
-from sltr.peers.search import Search, checked_samples, choose_rank
 from sltr.refine.factors import CP, Form
 from sltr.refine.glm import FAMILIES
 from sltr.samples.check import check_covariates, check_samples
@@ -375,15 +376,26 @@ class CPRegressorCV(RegressorMixin, BaseEstimator):
         groups: Any = None,
     ) -> CPRegressorCV:
         """Choose and fit; see `CPRegressor.fit`. `groups` go to the splitter."""
-        samples, Z, folds = checked_samples(
-            self, X, y, sample_weight, covariates, groups
-        )
+        samples, Z, folds = check_search(self, X, y, sample_weight, covariates, groups)
+        self.n_covariates_in_ = Z.shape[1]
         structures = cp_structures(self.shape_in_, "bic", self.ranks)
-        names = [s.rank for s in structures]
-        search = Search(structures, names, CPRegressor, "rank", self.alpha_l1)
-        weighted = sample_weight is not None
-        best, prepared, found = choose_rank(self, samples, Z, folds, search, weighted)
-        return remember_factors(self, prepared, structures[best], found.blocks)
+        searched, structure, prepared, found = search_ranks(
+            self,
+            samples,
+            Z,
+            folds,
+            structures,
+            lambda s, a: CPRegressor(s.rank, family=self.family, alpha_ridge=a),
+            {"rank": [s.rank for s in structures]},
+            l1=self.alpha_l1,
+            weighted=sample_weight is not None,
+        )
+        self.alpha_ridge_ = searched.params["alpha_ridge"]
+        self.best_score_, self.cv_results_ = searched.best_score, searched.table
+        self.scored_by_ = searched.scored_by
+        warn_unless_converged(self, found)
+        remember(self, prepared, structure, found)
+        return remember_factors(self, prepared, structure, found.blocks)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""

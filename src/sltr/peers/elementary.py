@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy, to_python
-from sltr.core.estimate import Settings
 from sltr.core.prox import soft_threshold
 from sltr.core.tensor import numerical_ranks
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_nonnegative
-from sltr.ridge import ridge_system
+from sltr.peers.search import LinearTrials, Searched, search
+from sltr.ridge import RidgeSystem, ridge_system
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
 from sltr.samples.front import Centring
 from sltr.samples.samples import Samples
-from sltr.tuning.choose import best_index, cv_table
-from sltr.tuning.folds import Folds, Split
-from sltr.tuning.scores import default_metric, fold_scores
-from sltr.tuning.task import Pilots, Task, ridge_pilots
+from sltr.tuning.folds import Split
 
 
 class TensorRidge(RegressorMixin, BaseEstimator):
@@ -69,13 +66,18 @@ class TensorRidge(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorRidge:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        self.coef_ = _pilot(self, samples)
-        _set_intercept(self, samples)
+        self.epsilon_, self.coef_ = _pilot(samples, self.epsilon, self.fit_intercept)
+        self.intercept_ = _intercept(samples, self.coef_, self.fit_intercept)
         return self
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,) for samples of the fitted shape."""
         return predict_linear(self, X)
+
+    def _remember(self, searched: Searched) -> None:
+        """Keep how the penalty was chosen on folds."""
+        self.best_index_, self.best_score_ = searched.index, searched.best_score
+        self.cv_results_, self.scored_by_ = searched.table, searched.scored_by
 
 
 class ElemRidge(RegressorMixin, BaseEstimator):
@@ -138,7 +140,7 @@ class ElemRidge(RegressorMixin, BaseEstimator):
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
         threshold = check_nonnegative(self.lambda_sparse, "lambda_sparse")
-        self.pilot_ = _pilot(self, samples)
+        self.epsilon_, self.pilot_ = _pilot(samples, self.epsilon, self.fit_intercept)
         if self.radius == "relative":
             xp = array_namespace(samples.X)
             threshold = threshold * float(xp.max(xp.abs(self.pilot_)))
@@ -149,7 +151,7 @@ class ElemRidge(RegressorMixin, BaseEstimator):
             raise ValueError(msg)
         self.coef_ = soft_threshold(self.pilot_, threshold)
         self.ranks_ = numerical_ranks(self.coef_)
-        _set_intercept(self, samples)
+        self.intercept_ = _intercept(samples, self.coef_, self.fit_intercept)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -157,31 +159,31 @@ class ElemRidge(RegressorMixin, BaseEstimator):
         return predict_linear(self, X)
 
 
-def _pilot(model: Any, samples: Samples) -> Array:
-    xp = array_namespace(samples.X)
-    Y = samples.y[:, None]
+def _pilot(
+    samples: Samples, epsilon: float | str, fit_intercept: bool
+) -> tuple[float, Array]:
+    """Return the penalty, chosen if need be, and the ridge estimate for it."""
     system = ridge_system(
-        samples.flat, Y, samples.weight, fit_intercept=model.fit_intercept
+        samples.flat, samples.y[:, None], samples.weight, fit_intercept=fit_intercept
     )
-    model.epsilon_ = choose_epsilon(system, model.epsilon, samples.X)
-    penalty = as_array([model.epsilon_], samples.X)
+    penalty = choose_epsilon(system, epsilon, samples.X)
     everyone = (samples.weight > 0)[None, :]
-    return xp.reshape(system.coefs(everyone, penalty), samples.shape)
+    coef = system.coefs(everyone, as_array([penalty], samples.X))
+    return penalty, array_namespace(coef).reshape(coef, samples.shape)
 
 
-def _set_intercept(model: Any, samples: Samples) -> None:
-    model.intercept_ = 0.0
-    if model.fit_intercept:
-        xp = array_namespace(samples.X)
-        share = Centring(samples.weight, True).share
-        mean = xp.sum((share @ samples.flat) * xp.reshape(model.coef_, (-1,)))
-        model.intercept_ = float(xp.sum(share * samples.y) - mean)
+def _intercept(samples: Samples, coef: Array, fit_intercept: bool) -> float:
+    """Return the weighted mean of y − ⟨coef, x⟩."""
+    if not fit_intercept:
+        return 0.0
+    xp = array_namespace(coef)
+    share = Centring(samples.weight, True).share
+    mean = xp.sum((share @ samples.flat) * xp.reshape(coef, (-1,)))
+    return float(xp.sum(share * samples.y) - mean)
 
 
 # Over the mean eigenvalue, the largest first: of equally good ones it is taken.
 FACTORS = tuple(10.0 ** (k / 3) for k in range(15, -19, -1))
-# Pilots of so many penalties are held at a time.
-CHUNK = 4
 
 
 def loo_parameters(model: Any) -> list[str]:
@@ -207,16 +209,8 @@ def set_penalties(model: Any, X: Any, Y: Any, splits: Sequence[Split]) -> Any:
     """Give a model, and those inside it, the penalty of ridge that folds choose.
 
     Changed are parameters `epsilon` that leave-one-out would choose. It knows no
-    groups: beside a near-copy of itself a sample asks for hardly any penalty.
-
-    Parameters
-    ----------
-    model : estimator
-        Ridge itself also gets `best_score_`, `cv_results_` and so on.
-    X : array of shape (n, p1, …, pM)
-    Y : array of shape (n,) or (n, K)
-        For several responses one penalty is chosen.
-    splits : sequence of pairs (training rows, test rows)
+    groups: beside a near-copy of itself a sample asks for hardly any penalty. For
+    several responses, Y of shape (n, K), one penalty is chosen.
 
     Examples
     --------
@@ -233,15 +227,56 @@ def set_penalties(model: Any, X: Any, Y: Any, splits: Sequence[Split]) -> Any:
     if not names:
         return model
     intercept = model.get_params()[names[0].replace("epsilon", "fit_intercept")]
-    penalties, scores = _scored(_task(X, Y, bool(intercept)), splits)
-    best = best_index(scores)
-    model.set_params(**dict.fromkeys(names, penalties[best]))
+    searched = _search_penalties(X, Y, splits, bool(intercept))
+    model.set_params(**dict.fromkeys(names, searched.params["epsilon"]))
     if isinstance(model, TensorRidge):
-        model.best_score_ = float(scores[:, best].mean())
-        model.best_index_ = best
-        model.scored_by_ = default_metric(test for _, test in splits)
-        model.cv_results_ = cv_table({"epsilon": penalties}, scores)
+        model._remember(searched)
     return model
+
+
+def _search_penalties(
+    X: Any, Y: Any, splits: Sequence[Split], fit_intercept: bool
+) -> Searched:
+    """Score penalties on folds; one preparation of the samples serves all folds."""
+    samples, responses, system = _prepare(X, Y, fit_intercept)
+    xp = array_namespace(responses)
+    # The mean eigenvalue is zero if all samples are equal: any penalty will do.
+    scale = system.mean_eigenvalue() or 1.0
+    # In single precision smaller ones drown in rounding.
+    floor = 1e4 * float(xp.finfo(responses.dtype).eps)
+    penalties = [scale * factor for factor in FACTORS if factor > floor]
+
+    def fit_all(rows: np.ndarray) -> LinearTrials:
+        subset = as_array(np.isin(np.arange(len(Y)), rows), responses, dtype=xp.bool)
+        pilots, means = system.coefs_and_means(
+            subset[None, :], as_array(penalties, responses)
+        )
+        share = xp.where(subset, samples.weight, 0.0)
+        y_mean = float(fit_intercept) * (share @ responses) / xp.sum(share)
+        offset = float(fit_intercept) * xp.sum(pilots[0, ...] * means, axis=-1)
+        coef = xp.reshape(pilots, (*pilots.shape[1:3], *samples.shape))
+        return LinearTrials(coef, y_mean - offset)
+
+    return search(
+        TensorRidge(),
+        samples,
+        splits,
+        {"epsilon": penalties},
+        fit_all,
+        scoring=None,
+        truth=to_numpy(responses),
+    )
+
+
+def _prepare(X: Any, Y: Any, fit_intercept: bool) -> tuple[Samples, Array, RidgeSystem]:
+    """Return samples, responses (n, K) and the ridge system of both."""
+    columns = Y if Y.ndim == 2 else Y[:, None]
+    samples = check_samples(TensorRidge(), X, columns[:, 0])
+    responses = as_array(columns, samples.X, dtype=samples.X.dtype)
+    system = ridge_system(
+        samples.flat, responses, samples.weight, fit_intercept=fit_intercept
+    )
+    return samples, responses, system
 
 
 def loo_score(model: TensorRidge, X: Any, y: Any) -> float:
@@ -253,50 +288,7 @@ def loo_score(model: TensorRidge, X: Any, y: Any) -> float:
     >>> round(loo_score(TensorRidge().fit(X, X[:, 0]), X, X[:, 0]), 3)
     1.0
     """
-    task = _task(X, y, bool(model.fit_intercept))
-    penalty = as_array([model.epsilon_], task.Y)
-    (error,) = to_python(task.system.loo(penalty))
-    variance = float(np.var(to_numpy(task.Y)))
+    _, responses, system = _prepare(X, y, bool(model.fit_intercept))
+    (error,) = to_python(system.loo(as_array([model.epsilon_], responses)))
+    variance = float(np.var(to_numpy(responses)))
     return 1.0 - error / variance if variance > 0 else 0.0
-
-
-def _task(X: Any, Y: Any, fit_intercept: bool) -> Task:
-    columns = Y if Y.ndim == 2 else Y[:, None]
-    samples = check_samples(TensorRidge(), X, columns[:, 0])
-    responses = as_array(columns, samples.X, dtype=samples.X.dtype)
-    system = ridge_system(
-        samples.flat, responses, samples.weight, fit_intercept=fit_intercept
-    )
-    return Task(samples, responses, system, fit_intercept, "relative", Settings())
-
-
-def _scored(task: Task, splits: Sequence[Split]) -> tuple[list[float], np.ndarray]:
-    """Return penalties, and the scores of ridge with each on each fold: (F, E)."""
-    # The mean eigenvalue is zero if all samples are equal: any penalty will do.
-    scale = task.system.mean_eigenvalue() or 1.0
-    xp = array_namespace(task.Y)
-    # In single precision smaller ones drown in rounding.
-    floor = 1e4 * float(xp.finfo(task.Y.dtype).eps)
-    penalties = [scale * factor for factor in FACTORS if factor > floor]
-    folds = Folds.of(task, splits)
-    scores = []
-    for start in range(0, len(penalties), CHUNK):
-        pilots = ridge_pilots(task, folds.training, penalties[start : start + CHUNK])
-        scores.append(list(_fold_scores(task, folds, pilots)))
-    return penalties, np.concatenate(scores, axis=1)
-
-
-def _fold_scores(task: Task, folds: Folds, pilots: Pilots) -> Iterator[np.ndarray]:
-    """Yield each fold's scores of its pilots, (E,), the mean over responses."""
-    xp = array_namespace(pilots.coef)
-    Y, metric = to_numpy(task.Y), default_metric(folds.rows)
-    for f, rows in enumerate(folds.rows):
-        n_penalties, n_responses, n_entries = pilots.coef[f, ...].shape
-        flat = xp.reshape(pilots.coef[f, ...], (n_penalties * n_responses, n_entries))
-        values = folds.predictions(task, f, flat, pilots.x_mean[f, ...])
-        values = values.reshape(-1, n_penalties, n_responses) + folds.y_mean[f]
-        each = [
-            fold_scores(None, Y[rows, k], values[:, :, k], default=metric)
-            for k in range(n_responses)
-        ]
-        yield np.mean(each, axis=0)

@@ -7,24 +7,27 @@ square; so a fit does not change with the units of X and y.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log
 from typing import Any
 
-from sklearn.exceptions import ConvergenceWarning
+import numpy as np
 from sklearn.utils import check_random_state
 
-from sltr.arrays import Array, array_namespace, as_array, clip
-from sltr.estimators.base import linear_scores
-from sltr.parameters import check_count, check_nonnegative
+from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
+from sltr.estimators.base import linear_scores, warn_caller
+from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.peers.search import Searched, search
 from sltr.refine.factors import Form
 from sltr.refine.glm import FAMILIES, TensorGLM
 from sltr.refine.sweeps import GLMFit, fit_blocks, glm_starts, unfoldings
 from sltr.samples.check import check_covariates, check_samples
 from sltr.samples.front import divide_by_unit
-from sltr.samples.samples import Samples
+from sltr.samples.samples import Samples, take_rows
+from sltr.tuning.choose import check_rule
+from sltr.tuning.folds import Split, weighted_splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,12 +285,8 @@ def remember(model: Any, prepared: Prepared, structure: Form, found: GLMFit) -> 
     return model
 
 
-def warn_unless_converged(model: Any, found: GLMFit, *, stacklevel: int = 5) -> None:
-    """Warn when the budget ran out, saying how much the last sweep still gained.
-
-    The default `stacklevel` points at the caller of a `fit` that leaves its end,
-    and with it this call, to a function.
-    """
+def warn_unless_converged(model: Any, found: GLMFit) -> None:
+    """Warn when the budget ran out, saying how much the last sweep still gained."""
     if found.converged:
         return
     name, path = type(model).__name__, found.path
@@ -303,7 +302,7 @@ def warn_unless_converged(model: Any, found: GLMFit, *, stacklevel: int = 5) -> 
             f"objective by {gain:.1e} (tol={model.tol}). Raise max_iter, tol or the "
             "penalty."
         )
-    warnings.warn(msg, ConvergenceWarning, stacklevel=stacklevel)
+    warn_caller(msg)
 
 
 def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
@@ -321,3 +320,106 @@ def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
 
 
 ALPHAS_RIDGE = (1e-3, 1e-2, 1e-1)
+
+
+@dataclass(frozen=True, eq=False)
+class GlmTrials:
+    """Candidates of a search as fitted estimators, which predict with covariates."""
+
+    models: list[Any]
+    covariates: Array  # of all samples, (n, q)
+    converged: bool = True
+
+    def predictions(
+        self, held_out: Samples, rows: np.ndarray, response: int
+    ) -> np.ndarray:
+        """Return predictions (n, G) of the one response."""
+        Z = take_rows(self.covariates, rows)
+        columns = [to_numpy(model.predict(held_out.X, Z)) for model in self.models]
+        return np.stack(columns, axis=1)
+
+    def estimator(self, g: int, model: Any, rows: np.ndarray) -> Any:
+        """Return candidate g; scorers give it X alone, so it knows the covariates."""
+        candidate = self.models[g]
+        Z = take_rows(self.covariates, rows)
+        candidate.predict = partial(type(candidate).predict, candidate, covariates=Z)
+        return candidate
+
+
+def check_search(
+    model: Any, X: Any, y: Any, sample_weight: Any, covariates: Any, groups: Any
+) -> tuple[Samples, Array, list[Split]]:
+    """Return samples, covariates and folds of what a CV estimator was given."""
+    check_rule(model.rule)
+    samples = check_samples(model, X, y, sample_weight)
+    check_response(samples.y, check_family(model.family))
+    n_kept = samples.X.shape[0]
+    Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
+    binomial = model.family == "binomial"
+    folds = weighted_splits(
+        model.cv, y, sample_weight, groups=groups, classifier=binomial
+    )
+    return samples, Z, folds
+
+
+def search_ranks(
+    model: Any,
+    samples: Samples,
+    Z: Array,
+    folds: list[Split],
+    structures: Sequence[Form],
+    plain: Callable[[Form, float], Any],
+    names: Mapping[str, Sequence],
+    *,
+    l1: float = 0.0,
+    weighted: bool,
+) -> tuple[Searched, Form, Prepared, GLMFit]:
+    """Score all pairs of structure and ridge, and fit the best on all samples.
+
+    `plain` makes the estimator of one pair, `names` calls the structures by their
+    parameter. Ridges fall, and every fit starts from the one before it.
+    """
+    alphas = _falling(model.alphas_ridge)
+    pairs = [(s, a) for s in range(len(structures)) for a in alphas]
+
+    def fit_all(rows: np.ndarray) -> GlmTrials:
+        train = samples.take(rows), take_rows(Z, rows)
+        prepared = prepare(*train, model.family, model.fit_intercept)
+        models = []
+        for structure in structures:
+            fits = fit_path(prepared, structure, model, alphas, l1=l1)
+            for alpha, found in zip(alphas, fits, strict=True):
+                candidate = plain(structure, alpha)
+                candidate.shape_in_ = model.shape_in_
+                candidate.n_features_in_ = model.shape_in_[0]
+                candidate.n_covariates_in_ = Z.shape[1]
+                models.append(remember(candidate, prepared, structure, found))
+        return GlmTrials(models, Z)
+
+    # Fewer parameters are simpler, then larger ridges.
+    size = [(structures[s].n_parameters(), -a) for s, a in pairs]
+    order = {value: place for place, value in enumerate(sorted(set(size)))}
+    params = {key: [values[s] for s, _ in pairs] for key, values in names.items()}
+    searched = search(
+        model,
+        samples,
+        folds,
+        {**params, "alpha_ridge": [a for _, a in pairs]},
+        fit_all,
+        scoring=model.scoring,
+        rule=model.rule,
+        complexity=np.array([order[value] for value in size]),
+        weighted=weighted,
+        n_jobs=model.n_jobs,
+    )
+    chosen, alpha = pairs[searched.index]
+    prepared = prepare(samples, Z, model.family, model.fit_intercept)
+    larger = alphas[: alphas.index(alpha) + 1]
+    found = fit_path(prepared, structures[chosen], model, larger, l1=l1)[-1]
+    return searched, structures[chosen], prepared, found
+
+
+def _falling(alphas: Sequence[float]) -> list[float]:
+    given = check_sequence(alphas, "alphas_ridge")
+    clean = {check_nonnegative(a, "an entry of alphas_ridge") for a in given}
+    return sorted(clean, reverse=True)

@@ -8,19 +8,109 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.linear_model import ElasticNet, ElasticNetCV
+from sklearn.linear_model import ElasticNet, enet_path
 
 from sltr.arrays import Array, as_array, to_numpy
+from sltr.core.tensor import flatten
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.peers.search import LinearTrials, search
 from sltr.samples.check import check_samples
 from sltr.samples.front import centre
 from sltr.samples.samples import Samples
-from sltr.tuning.choose import cv_table
-from sltr.tuning.folds import weighted_splits
+from sltr.tuning.folds import Split, weighted_splits
 
 
-class TensorLasso(RegressorMixin, BaseEstimator):
+class _Lasso(BaseEstimator):
+    """What Lasso and Elastic Net share: how one weight is fitted, and the best."""
+
+    alphas: Any
+    n_alphas: int
+    fit_intercept: bool
+    tol: float
+    max_iter: int
+    n_jobs: int | None
+
+    def _fit_one(self, samples: Samples, alpha: float, l1_ratio: float) -> Any:
+        """Fit one weight, and remember the coefficient in the tensor's shape."""
+        solver = ElasticNet(
+            alpha=alpha,
+            l1_ratio=l1_ratio,
+            fit_intercept=self.fit_intercept,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        weight = to_numpy(samples.weight)
+        solver.fit(
+            to_numpy(samples.flat),
+            to_numpy(samples.y),
+            sample_weight=None if np.all(weight == 1.0) else weight,
+        )
+        self.coef_ = as_array(solver.coef_.reshape(samples.shape), samples.X)
+        self.intercept_ = float(solver.intercept_)
+        self.n_iter_ = int(solver.n_iter_)
+        self.dual_gap_ = float(solver.dual_gap_)
+        return self
+
+    def _fit_best(
+        self, samples: Samples, alphas: np.ndarray, l1_ratio: float, folds: list[Split]
+    ) -> Any:
+        """Choose the weight of least squared error, then fit to all samples."""
+        searched = search(
+            self,
+            samples,
+            folds,
+            {"alpha": alphas.tolist()},
+            lambda rows: self._fit_all(samples.take(rows), alphas, l1_ratio),
+            scoring="neg_mean_squared_error",
+            weighted=True,
+            n_jobs=self.n_jobs,
+        )
+        self.best_score_, self.cv_results_ = searched.best_score, searched.table
+        self.alpha_ = searched.params["alpha"]
+        return self._fit_one(samples, self.alpha_, l1_ratio)
+
+    def _fit_all(
+        self, samples: Samples, alphas: np.ndarray, l1_ratio: float
+    ) -> LinearTrials:
+        """Fit all weights by scikit-learn's path, the largest first."""
+        data = centre(samples, self.fit_intercept)
+        # The path divides the squared error by the number of rows, not by weights.
+        scale = (len(samples.y) / float(to_numpy(samples.weight).sum())) ** 0.5
+        _, coefs, _ = enet_path(
+            to_numpy(data.A) * (scale * data.X_unit),
+            to_numpy(data.y) * (scale * data.y_unit),
+            l1_ratio=l1_ratio,
+            alphas=alphas,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        coef = as_array(coefs.T.reshape(-1, *samples.shape), samples.X)
+        return LinearTrials(coef[:, None, ...], data.intercept(flatten(coef))[:, None])
+
+    def _alphas(self, samples: Samples, l1_ratio: float) -> np.ndarray:
+        """Return the candidates given, or scikit-learn's default grid, falling."""
+        if self.alphas is not None:
+            given = check_sequence(self.alphas, "alphas")
+            clean = [check_nonnegative(alpha, "alphas") for alpha in given]
+            return np.sort(clean)[::-1]
+        check_count(self.n_alphas, "n_alphas")
+        if not 0.0 < l1_ratio <= 1.0:
+            msg = (
+                f"l1_ratio={l1_ratio!r} was given; expected a number above 0 and at "
+                "most 1, or explicit alphas: without the entrywise norm there is no "
+                "largest one."
+            )
+            raise ValueError(msg)
+        data = centre(samples, self.fit_intercept)
+        correlation = float(np.abs(to_numpy(data.y @ data.A)).max())
+        total = float(to_numpy(samples.weight).sum())
+        # For a constant response any weight will do.
+        largest = correlation * data.X_unit * data.y_unit / total / l1_ratio or 1.0
+        return np.geomspace(largest, 1e-3 * largest, self.n_alphas)
+
+
+class TensorLasso(RegressorMixin, _Lasso):
     """Lasso on the tensor's entries.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -77,22 +167,15 @@ class TensorLasso(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorLasso:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        solver = ElasticNet(
-            alpha=check_nonnegative(self.alpha, "alpha"),
-            l1_ratio=1.0,
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-        solve_linear(self, solver, samples)
-        return self
+        alpha = check_nonnegative(self.alpha, "alpha")
+        return self._fit_one(samples, alpha, 1.0)
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
 
 
-class TensorElasticNet(RegressorMixin, BaseEstimator):
+class TensorElasticNet(RegressorMixin, _Lasso):
     """Elastic Net on the tensor's entries.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -110,21 +193,13 @@ class TensorElasticNet(RegressorMixin, BaseEstimator):
         Weight of the penalty.
     l1_ratio : float, default=0.5
         Share of the entrywise norm in the penalty, from 0 to 1.
-    fit_intercept : bool, default=True
-    feature_shape : tuple of int, optional
-        Shape (p1, …, pM) into which flat rows of X are folded.
-    tol : float, default=1e-4
-        Duality gap to reach, relative to the squared norm of the responses.
-    max_iter : int, default=10000
+    fit_intercept, feature_shape, tol, max_iter
+        As for `TensorLasso`.
 
     Attributes
     ----------
-    coef_ : array of shape (p1, …, pM)
-    intercept_ : float
-    dual_gap_ : float
-        Duality gap reached, as scikit-learn reports it.
-    n_iter_ : int
-    n_features_in_ : int
+    coef_, intercept_, dual_gap_, n_iter_, n_features_in_
+        As for `TensorLasso`.
 
     Examples
     --------
@@ -156,15 +231,8 @@ class TensorElasticNet(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorElasticNet:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        solver = ElasticNet(
-            alpha=check_nonnegative(self.alpha, "alpha"),
-            l1_ratio=check_share(self.l1_ratio),
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-        solve_linear(self, solver, samples)
-        return self
+        alpha = check_nonnegative(self.alpha, "alpha")
+        return self._fit_one(samples, alpha, check_share(self.l1_ratio))
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
@@ -183,19 +251,7 @@ def check_share(l1_ratio: Any) -> float:
     return share
 
 
-def solve_linear(
-    model: Any, solver: ElasticNet | ElasticNetCV, samples: Samples
-) -> None:
-    """Fit scikit-learn's solver, and keep what it found in the tensor's shape."""
-    X, y, weight = to_numpy(samples.flat), to_numpy(samples.y), to_numpy(samples.weight)
-    solver.fit(X, y, sample_weight=None if np.all(weight == 1.0) else weight)
-    model.coef_ = as_array(solver.coef_.reshape(samples.shape), samples.X)
-    model.intercept_ = float(solver.intercept_)
-    model.n_iter_ = int(solver.n_iter_)
-    model.dual_gap_ = float(solver.dual_gap_)
-
-
-class TensorLassoCV(RegressorMixin, BaseEstimator):
+class TensorLassoCV(RegressorMixin, _Lasso):
     """`TensorLasso` with its weight chosen by cross-validated squared error.
 
     Parameters
@@ -257,15 +313,17 @@ class TensorLassoCV(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TensorLassoCV:
         """Choose the weight, then fit; `groups` are passed to the splitter."""
-        _fit_path(self, X, y, sample_weight, groups, 1.0)
-        return self
+        samples = check_samples(self, X, y, sample_weight)
+        alphas = self._alphas(samples, 1.0)
+        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
+        return self._fit_best(samples, alphas, 1.0, folds)
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
 
 
-class TensorElasticNetCV(RegressorMixin, BaseEstimator):
+class TensorElasticNetCV(RegressorMixin, _Lasso):
     """`TensorElasticNet` with its weight chosen by cross-validated squared error.
 
     As there, X should be scaled beforehand: no candidate predicts much from entries
@@ -273,28 +331,19 @@ class TensorElasticNetCV(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    alphas : sequence of float, optional
-        Candidate weights. By default `n_alphas` values, on a log scale from the
-        smallest that makes the coefficient zero down to a thousandth of it.
-    n_alphas : int, default=100
+    alphas, n_alphas, cv, n_jobs
+        As for `TensorLassoCV`.
     l1_ratio : float, default=0.5
         Share of the entrywise norm in the penalty, from 0 to 1.
-    cv : int, scikit-learn splitter or iterable of splits, default=5
     fit_intercept, feature_shape, tol, max_iter
         As for `TensorElasticNet`.
-    n_jobs : int, optional
-        Folds fitted at the same time, as in joblib.
 
     Attributes
     ----------
     coef_, intercept_, dual_gap_, n_iter_, n_features_in_
         As for `TensorElasticNet`, of the best candidate on all samples.
-    alpha_ : float
-        The weight chosen.
-    best_score_ : float
-        Its mean score over the folds, minus the mean squared error.
-    cv_results_ : dict
-        One row for each candidate, with scikit-learn's keys.
+    alpha_, best_score_, cv_results_
+        As for `TensorLassoCV`.
 
     Examples
     --------
@@ -334,56 +383,12 @@ class TensorElasticNetCV(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TensorElasticNetCV:
         """Choose the weight, then fit; `groups` are passed to the splitter."""
-        _fit_path(self, X, y, sample_weight, groups, check_share(self.l1_ratio))
-        return self
+        samples = check_samples(self, X, y, sample_weight)
+        l1_ratio = check_share(self.l1_ratio)
+        alphas = self._alphas(samples, l1_ratio)
+        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
+        return self._fit_best(samples, alphas, l1_ratio, folds)
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
-
-
-def _fit_path(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, l1_ratio: float
-) -> None:
-    """Choose the weight by scikit-learn's path, and remember it and the fit."""
-    samples = check_samples(model, X, y, sample_weight)
-    solver = ElasticNetCV(
-        alphas=_alphas(model, samples, l1_ratio),
-        l1_ratio=l1_ratio,
-        cv=weighted_splits(model.cv, y, sample_weight, groups=groups),
-        fit_intercept=model.fit_intercept,
-        tol=model.tol,
-        max_iter=model.max_iter,
-        n_jobs=model.n_jobs,
-    )
-    solve_linear(model, solver, samples)
-    _store_path(model, solver)
-
-
-def _alphas(model: Any, samples: Samples, l1_ratio: float) -> np.ndarray:
-    """Return the candidates given, or scikit-learn's default grid."""
-    if model.alphas is not None:
-        given = check_sequence(model.alphas, "alphas")
-        return np.array([check_nonnegative(alpha, "alphas") for alpha in given])
-    check_count(model.n_alphas, "n_alphas")
-    if not 0.0 < l1_ratio <= 1.0:
-        msg = (
-            f"l1_ratio={l1_ratio!r} was given; expected a number above 0 and at most "
-            "1, or explicit alphas: without the entrywise norm there is no largest one."
-        )
-        raise ValueError(msg)
-    data = centre(samples, model.fit_intercept)
-    pull = np.abs(to_numpy(data.y @ data.A)).max() * data.X_unit * data.y_unit
-    pull = float(pull / to_numpy(samples.weight).sum())
-    largest = pull / l1_ratio or 1.0  # of a constant response any will do
-    return np.geomspace(largest, 1e-3 * largest, model.n_alphas)
-
-
-def _store_path(model: Any, solver: ElasticNetCV) -> None:
-    alphas = solver.alphas_
-    # scikit-learn drops the axis of a single candidate, or of a single fold.
-    scores = -solver.mse_path_.reshape(len(alphas), -1).T
-    model.alpha_ = float(solver.alpha_)
-    model.cv_results_ = cv_table({"alpha": alphas.tolist()}, scores)
-    chosen = int(np.flatnonzero(alphas == solver.alpha_)[0])
-    model.best_score_ = float(scores[:, chosen].mean())

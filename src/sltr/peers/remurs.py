@@ -6,19 +6,75 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 
-from sltr.arrays import Array, as_array, to_numpy
+from sltr.arrays import Array, as_array
 from sltr.estimators.base import linear_scores, predict_linear, unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
-from sltr.peers.convex import mode_norms
-from sltr.peers.convex_admm import Weights, convex_fits, select_weights, store_fit
+from sltr.peers.convex import Weights, _Convex, mode_norms
 from sltr.samples.check import check_samples
 from sltr.tuning.folds import weighted_splits
 from sltr.tuning.scores import class_numbers
 
 
-class RemursRegressor(RegressorMixin, BaseEstimator):
+class _Remurs(_Convex):
+    """The parameters of regressor and classifier; `RemursRegressor` explains them."""
+
+    def __init__(
+        self,
+        alpha_sparse: float = 1.0,
+        alpha_low: float = 1.0,
+        alpha_ridge: float = 0.0,
+        *,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+    ):
+        self.alpha_sparse = alpha_sparse
+        self.alpha_low = alpha_low
+        self.alpha_ridge = alpha_ridge
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _weights(self) -> Weights:
+        return Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge)
+
+
+class _RemursCV(_Convex):
+    """The parameters of both tuned ones; `RemursRegressorCV` explains them."""
+
+    def __init__(
+        self,
+        alphas_sparse: Sequence[float] | None = None,
+        alphas_low: Sequence[float] | None = None,
+        alpha_ridge: float = 0.0,
+        *,
+        n_alphas: int = 7,
+        cv: Any = 5,
+        scoring: str | Callable | None = None,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        n_jobs: int | None = None,
+    ):
+        self.alphas_sparse = alphas_sparse
+        self.alphas_low = alphas_low
+        self.alpha_ridge = alpha_ridge
+        self.n_alphas = n_alphas
+        self.cv = cv
+        self.scoring = scoring
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+
+
+class RemursRegressor(RegressorMixin, _Remurs):
     """Sparse multilinear regression with nuclear norms of all unfoldings.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -68,47 +124,19 @@ class RemursRegressor(RegressorMixin, BaseEstimator):
     ((5, 4, 3), True)
     """
 
-    def __init__(
-        self,
-        alpha_sparse: float = 1.0,
-        alpha_low: float = 1.0,
-        alpha_ridge: float = 0.0,
-        *,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-    ):
-        self.alpha_sparse = alpha_sparse
-        self.alpha_low = alpha_low
-        self.alpha_ridge = alpha_ridge
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RemursRegressor:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        fits = convex_fits(
-            samples,
-            samples.y[None, :],
-            mode_norms(len(samples.shape)),
-            Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge),
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-        store_fit(self, fits)
-        return self
+        norms = mode_norms(len(samples.shape))
+        return self._fit_one(samples, samples.y[None, :], norms, self._weights())
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
 
 
-class RemursClassifier(ClassifierMixin, BaseEstimator):
+class RemursClassifier(ClassifierMixin, _Remurs):
     """Classification by `RemursRegressor` on 0/1 responses.
 
     Two classes take one regression, in which the second class counts as 1;
@@ -141,41 +169,14 @@ class RemursClassifier(ClassifierMixin, BaseEstimator):
     (['down', 'up'], True)
     """
 
-    def __init__(
-        self,
-        alpha_sparse: float = 1.0,
-        alpha_low: float = 1.0,
-        alpha_ridge: float = 0.0,
-        *,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-    ):
-        self.alpha_sparse = alpha_sparse
-        self.alpha_low = alpha_low
-        self.alpha_ridge = alpha_ridge
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RemursClassifier:
         """Fit to samples of shape (n, p1, …, pM) and labels of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
-        fits = convex_fits(
-            samples,
-            as_array(indicators.T, samples.X),
-            mode_norms(len(samples.shape)),
-            Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge),
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-        store_fit(self, fits)
-        return self
+        targets = as_array(indicators.T, samples.X)
+        norms = mode_norms(len(samples.shape))
+        return self._fit_one(samples, targets, norms, self._weights())
 
     def decision_function(self, X: Any) -> Array:
         """Return scores, positive for the second class; (n, K) for K > 2 classes."""
@@ -183,15 +184,14 @@ class RemursClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return labels of shape (n,)."""
-        scores = self.decision_function(X)
-        return winning_labels(self.classes_, scores)
+        return winning_labels(self.classes_, self.decision_function(X))
 
 
-class RemursRegressorCV(RegressorMixin, BaseEstimator):
+class RemursRegressorCV(RegressorMixin, _RemursCV):
     """`RemursRegressor` with both weights chosen by cross-validation.
 
-    Every fold factorises its samples once and walks through all candidates with
-    warm starts; the best candidate is fitted to all samples.
+    Every fold factorises its samples once and fits all candidates with warm starts;
+    the best candidate is fitted to all samples.
 
     Parameters
     ----------
@@ -232,33 +232,6 @@ class RemursRegressorCV(RegressorMixin, BaseEstimator):
     (9, True)
     """
 
-    def __init__(
-        self,
-        alphas_sparse: Sequence[float] | None = None,
-        alphas_low: Sequence[float] | None = None,
-        alpha_ridge: float = 0.0,
-        *,
-        n_alphas: int = 7,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-    ):
-        self.alphas_sparse = alphas_sparse
-        self.alphas_low = alphas_low
-        self.alpha_ridge = alpha_ridge
-        self.n_alphas = n_alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-
     @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
@@ -266,23 +239,20 @@ class RemursRegressorCV(RegressorMixin, BaseEstimator):
         """Choose the weights, then fit; `groups` are passed to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
         folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        select_weights(
-            self,
+        return self._fit_best(
             samples,
             samples.y[None, :],
-            to_numpy(samples.y),
-            folds,
             mode_norms(len(samples.shape)),
+            folds,
             weighted=sample_weight is not None,
         )
-        return self
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
 
 
-class RemursClassifierCV(ClassifierMixin, BaseEstimator):
+class RemursClassifierCV(ClassifierMixin, _RemursCV):
     """`RemursClassifier` with both weights chosen by cross-validation.
 
     Parameters
@@ -313,33 +283,6 @@ class RemursClassifierCV(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        alphas_sparse: Sequence[float] | None = None,
-        alphas_low: Sequence[float] | None = None,
-        alpha_ridge: float = 0.0,
-        *,
-        n_alphas: int = 7,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-    ):
-        self.alphas_sparse = alphas_sparse
-        self.alphas_low = alphas_low
-        self.alpha_ridge = alpha_ridge
-        self.n_alphas = n_alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-
     @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
@@ -351,16 +294,14 @@ class RemursClassifierCV(ClassifierMixin, BaseEstimator):
         folds = weighted_splits(
             self.cv, y, sample_weight, groups=groups, classifier=True
         )
-        select_weights(
-            self,
+        return self._fit_best(
             samples,
             as_array(indicators.T, samples.X),
-            self.classes_[numbers] if callable(self.scoring) else numbers,
-            folds,
             mode_norms(len(samples.shape)),
+            folds,
+            truth=self.classes_[numbers] if callable(self.scoring) else numbers,
             weighted=sample_weight is not None,
         )
-        return self
 
     def decision_function(self, X: Any) -> Array:
         """Return scores, positive for the second class; (n, K) for K > 2 classes."""
@@ -368,5 +309,4 @@ class RemursClassifierCV(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return labels of shape (n,)."""
-        scores = self.decision_function(X)
-        return winning_labels(self.classes_, scores)
+        return winning_labels(self.classes_, self.decision_function(X))

@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 
-from sltr.arrays import Array, to_numpy
+from sltr.arrays import Array
 from sltr.estimators.base import predict_linear, unchanged_on_failure
-from sltr.peers.convex import Tubal
-from sltr.peers.convex_admm import Weights, convex_fits, select_weights, store_fit
+from sltr.peers.convex import Tubal, Weights, _Convex
 from sltr.samples.check import check_samples
 from sltr.tuning.folds import weighted_splits
 
 
-class SturmRegressor(RegressorMixin, BaseEstimator):
+class SturmRegressor(RegressorMixin, _Convex):
     """Sparse tubal-regularised multilinear regression.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -95,56 +94,31 @@ class SturmRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SturmRegressor:
         """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
-        fits = convex_fits(
-            samples,
-            samples.y[None, :],
-            _tubal(self.tube_mode, len(samples.shape)),
-            Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge),
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-        store_fit(self, fits)
-        return self
+        norms = _tubal(self.tube_mode, len(samples.shape))
+        weights = Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge)
+        return self._fit_one(samples, samples.y[None, :], norms, weights)
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
 
 
-class SturmRegressorCV(RegressorMixin, BaseEstimator):
+class SturmRegressorCV(RegressorMixin, _Convex):
     """`SturmRegressor` with both weights chosen by cross-validation.
-
-    Every fold factorises its samples once and walks through all candidates with
-    warm starts; the best candidate is fitted to all samples.
 
     Parameters
     ----------
-    alphas_sparse, alphas_low : sequences of float, optional
-        Candidate weights; all pairs are tried. By default fractions, from 0.5 down
-        to 0.001 on a log scale, of the weights at which either penalty alone makes
-        the coefficient zero, and 0.
-    alpha_ridge : float, default=0.0
-    n_alphas : int, default=7
-        Length of the default grids.
-    cv : int, scikit-learn splitter or iterable of splits, default=5
-    scoring : str or callable, optional
-        By default R².
+    alphas_sparse, alphas_low, alpha_ridge, n_alphas, cv, scoring, n_jobs
+        As for `RemursRegressorCV`.
     tube_mode, fit_intercept, feature_shape, tol, max_iter
         As for `SturmRegressor`.
-    n_jobs : int, optional
-        Folds fitted at the same time, as in joblib.
 
     Attributes
     ----------
     coef_, intercept_, dual_gap_, n_iter_, n_features_in_
         As for `SturmRegressor`, of the best candidate on all samples.
-    alpha_sparse_, alpha_low_ : float
-        The weights chosen.
-    best_score_ : float
-        Their mean score over the folds.
-    cv_results_ : dict
-        One row for each candidate, with scikit-learn's keys.
+    alpha_sparse_, alpha_low_, best_score_, cv_results_
+        As for `RemursRegressorCV`.
 
     Examples
     --------
@@ -192,16 +166,13 @@ class SturmRegressorCV(RegressorMixin, BaseEstimator):
         """Choose the weights, then fit; `groups` are passed to the splitter."""
         samples = check_samples(self, X, y, sample_weight)
         folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        select_weights(
-            self,
+        return self._fit_best(
             samples,
             samples.y[None, :],
-            to_numpy(samples.y),
-            folds,
             _tubal(self.tube_mode, len(samples.shape)),
+            folds,
             weighted=sample_weight is not None,
         )
-        return self
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""

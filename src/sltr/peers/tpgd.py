@@ -1,11 +1,13 @@
-"""Sparse principal components by truncated power iteration, on the host."""
+"""TPGD: a low-rank, sparse Tucker coefficient by projected gradient steps.
+
+The projection takes sparse principal components of every unfolding. They are of one
+mode's size and need many scalar decisions, so they are found on the host, in NumPy.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from math import ceil, prod
 from numbers import Integral, Real
@@ -13,149 +15,29 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import flatten, mode_product, unfold
-from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.estimators.base import predict_linear, unchanged_on_failure, warn_caller
 from sltr.parameters import check_count, check_nonnegative, check_sequence
-from sltr.peers.search import LinearFits, candidate_scores
+from sltr.peers.search import LinearTrials, search
 from sltr.samples.check import check_samples
-from sltr.samples.front import (
-    Centred,
-    centre,
-)
-from sltr.tuning.choose import check_rule, record_choice
+from sltr.samples.front import centre
+from sltr.samples.samples import Samples
+from sltr.tuning.choose import check_rule
 from sltr.tuning.folds import weighted_splits
-
-
-def sparse_components(matrix: np.ndarray, rank: int, cardinality: int) -> np.ndarray:
-    """Return `rank` sparse principal directions of the columns, shape (p, rank).
-
-    Each maximises ‖Bᵀv‖ over unit vectors v with at most `cardinality` entries,
-    by truncated power iteration; B is then deflated by the part of v that is
-    new. Deterministic: the iteration starts from the leading singular vector and
-    from the largest row, and the better result is kept. Where nothing is left,
-    the remaining columns are zero.
-
-    Parameters
-    ----------
-    matrix : array of shape (p, q)
-    rank, cardinality : int
-        From 1 to p.
-
-    References
-    ----------
-    .. [1] Yuan, Zhang. Truncated power method for sparse eigenvalue problems.
-       JMLR 14, 2013.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sparse_components(np.diag([1.0, 3.0, 2.0]), 2, 1)
-    array([[0., 0.],
-           [1., 0.],
-           [0., 1.]])
-    """
-    left = _short(matrix.astype(np.float64))
-    directions = np.zeros((left.shape[0], rank))
-    basis = np.zeros((left.shape[0], rank))
-    # Square roots of a Gram matrix's eigenvalues carry half the digits.
-    smallest = 1e-7 * np.linalg.norm(left)
-    for number in range(rank):
-        if np.linalg.norm(left) <= smallest:
-            break
-        v = _direction(left, cardinality)
-        new = v - basis @ (basis.T @ v)
-        new /= np.linalg.norm(new)
-        left = left - np.outer(new, new @ left)
-        directions[:, number], basis[:, number] = v, new
-    return directions
-
-
-def _short(matrix: np.ndarray) -> np.ndarray:
-    """Return a matrix with the same M·Mᵀ and no more columns than rows."""
-    if matrix.shape[1] <= matrix.shape[0]:
-        return matrix
-    values, vectors = np.linalg.eigh(matrix @ matrix.T)
-    return vectors * np.sqrt(np.clip(values, 0.0, None))
-
-
-def _direction(left: np.ndarray, cardinality: int) -> np.ndarray:
-    """Return the best sparse direction found, its largest entry positive."""
-    leading, _ = _leading(left)
-    largest = left @ left[int(np.argmax(np.einsum("ij,ij->i", left, left)))]
-    starts = [leading] if cardinality == len(left) else [leading, largest]
-    found = [_truncated_power(left, start, cardinality) for start in starts]
-    v = max(found, key=lambda pair: pair[1])[0]
-    return v if v[int(np.argmax(np.abs(v)))] > 0 else -v
-
-
-def _leading(left: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the leading left singular vector and its squared singular value."""
-    n_rows, n_columns = left.shape
-    if n_rows <= n_columns:
-        values, vectors = np.linalg.eigh(left @ left.T)
-        return vectors[:, -1], float(values[-1])
-    values, vectors = np.linalg.eigh(left.T @ left)
-    image = left @ vectors[:, -1]
-    norm = np.linalg.norm(image)
-    return image / (norm if norm > 0.0 else 1.0), float(values[-1])
-
-
-def _truncated_power(
-    left: np.ndarray, v: np.ndarray, cardinality: int, n_powers: int = 50
-) -> tuple[np.ndarray, float]:
-    """Move to the support of the largest entries of B·Bᵀv while that pays.
-
-    On each support v is the best direction there is, not one power step: the
-    support settles in a few rounds.
-    """
-    support = _largest(v, cardinality)
-    within, value = _leading(left[support])
-    for _ in range(n_powers):
-        new_support = _largest(left @ (left[support].T @ within), cardinality)
-        if np.array_equal(new_support, support):
-            break
-        new_within, new_value = _leading(left[new_support])
-        if new_value <= value:
-            break
-        support, within, value = new_support, new_within, new_value
-    result = np.zeros(len(left))
-    result[support] = within
-    return result, value
-
-
-def _largest(vector: np.ndarray, count: int) -> np.ndarray:
-    """Return the rows of the largest entries, ascending; ties to the first."""
-    order = np.argsort(-np.abs(vector), kind="stable")
-    return np.sort(order[:count])
 
 
 @dataclass(frozen=True, eq=False)
 class SparseTucker:
-    """A coefficient G ×₁ U₁ … ×_M U_M and how far it can be trusted.
+    """A coefficient G ×₁ U₁ … ×_M U_M and how far it can be trusted."""
 
-    Attributes
-    ----------
-    coef : array of shape (p1, …, pM)
-    core : array of shape (r1, …, rM)
-    factors : list of arrays of shape (p_m, r_m)
-        Columns of unit length with at most s_m entries that are not zero.
-    objective_path : list of float
-        ½‖A·vec W − y‖² at the start and after every step; it never rises.
-    n_iter : int
-    residual : float
-        Decrease of the objective in the last step, relative to ½‖y‖².
-    converged : bool
-    """
-
-    coef: Array
-    core: Array
-    factors: list[Array]
-    objective_path: list[float]
+    coef: Array  # (p1, …, pM)
+    core: Array  # (r1, …, rM)
+    factors: list[Array]  # (p_m, r_m), unit columns with at most s_m entries
+    objective_path: list[float]  # at the start and after every step; never rises
     n_iter: int
-    residual: float
+    residual: float  # decrease of the objective in the last step, over ½‖y‖²
     converged: bool
 
 
@@ -171,7 +53,7 @@ def tpgd(
     max_iter: int = 1000,
     callback: Callable[[int, Array], None] | None = None,
 ) -> SparseTucker:
-    r"""Minimise the squared error over sparse Tucker coefficients.
+    r"""Minimise the squared error of centred A (n, P), y (n,) over sparse Tuckers.
 
     .. math::
 
@@ -181,41 +63,16 @@ def tpgd(
     A step is W ← H(W − μ∇), where H takes the first r_m sparse principal
     components of every unfolding and projects onto their spans. A small μ keeps
     the supports it starts with, so μ begins long, at the best step within the
-    present spans, and is halved down to 1/‖A‖₂² until the objective falls. H is
-    no exact projection: if none of them serves, the best step within the present
-    spans, which cannot raise the objective, is taken instead. The iteration
-    stops once a step lowers the objective by less than `tol` × ½‖y‖², that is
-    raises the share of y it explains by less than `tol`.
-
-    Parameters
-    ----------
-    A : array of shape (n, P)
-        Samples, one row each, centred.
-    y : array of shape (n,)
-    shape : sequence of int
-        (p1, …, pM), product P.
-    ranks, sparsity : sequence of int
-        r_m and s_m.
-    step : float, optional
-        The shortest μ; None is 1/‖A‖₂², by the power method.
-    tol : float
-    max_iter : int
-    callback : callable, optional
-        ``callback(n_iter, coef)`` after every step.
+    present spans, and is halved down to `step`, 1/‖A‖₂² by default, until the
+    objective falls. H is no exact projection: if no step serves, the best one within
+    the present spans, which cannot raise the objective, is taken instead. The
+    iteration stops once a step lowers the objective by less than `tol` × ½‖y‖², that
+    is raises the share of y it explains by less than `tol`.
 
     References
     ----------
     .. [1] Ahmed, Raja, Bajwa. Tensor regression using low-rank and sparse Tucker
        decompositions. SIAM J. Math. Data Sci. 2(4), 2020.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).standard_normal((60, 4, 3))
-    >>> y = 2 * X[:, 1, 2]
-    >>> fit = tpgd(X.reshape(60, 12), y, (4, 3), (1, 1), (1, 1))
-    >>> np.round(fit.coef[1], 3)
-    array([0., 0., 2.])
     """
     loss = _Loss(A, y, tuple(shape))
     shortest = (1.0 / (largest_eigenvalue(A) or 1.0)) if step is None else step
@@ -235,7 +92,7 @@ def tpgd(
         if new.value > point.value:
             new = loss.at(_project(point.coef - best * slope, point.tucker.factors))
         decrease = (point.value - new.value) / whole
-        # At the floor, rounding may still raise it by a hair: stay.
+        # Near the minimum rounding may still raise the objective: stay.
         point = new if decrease >= 0.0 else point
         objective.append(point.value)
         n_iter += 1
@@ -311,19 +168,9 @@ def _start(loss: _Loss, ranks: Sequence[int], sparsity: Sequence[int]) -> _Point
 def sparse_tucker(
     tensor: Array, ranks: Sequence[int], sparsity: Sequence[int]
 ) -> _Tucker:
-    """Return H(tensor): sparse components of every unfolding, core by projection.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sparse_tucker(np.diag([3.0, 2.0, 1.0]), (2, 2), (1, 1)).coef
-    array([[3., 0., 0.],
-           [0., 2., 0.],
-           [0., 0., 0.]])
-    """
+    """Return H(tensor): sparse components of every unfolding, core by projection."""
     factors = []
     for mode, (rank, cardinality) in enumerate(zip(ranks, sparsity, strict=True)):
-        # A matrix the size of one mode, and many scalar decisions: on the host.
         matrix = to_numpy(unfold(tensor[None, ...], mode)[0, ...])
         factor = sparse_components(matrix, rank, cardinality)
         factors.append(as_array(factor, tensor))
@@ -342,17 +189,97 @@ def _project(tensor: Array, factors: list[Array]) -> _Tucker:
     return _Tucker(coef[0, ...], core[0, ...], factors)
 
 
-def largest_eigenvalue(A: Array, *, tol: float = 1e-6, max_iter: int = 500) -> float:
-    """Return ‖A‖₂² by the power method, to about the root of `tol`.
+def sparse_components(matrix: np.ndarray, rank: int, cardinality: int) -> np.ndarray:
+    """Return `rank` sparse principal directions of (p, q) columns, shape (p, rank).
 
-    The start is deterministic.
+    Each maximises ‖Bᵀv‖ over unit vectors v with at most `cardinality` entries,
+    by truncated power iteration; B is then deflated by the part of v that is
+    new. Deterministic: the iteration starts from the leading singular vector and
+    from the largest row, and the better result is kept. Where nothing remains,
+    the other columns are zero.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> round(largest_eigenvalue(np.diag([1.0, 3.0])), 3)
-    9.0
+    References
+    ----------
+    .. [1] Yuan, Zhang. Truncated power method for sparse eigenvalue problems.
+       JMLR 14, 2013.
     """
+    remaining = _short(matrix.astype(np.float64))
+    directions = np.zeros((remaining.shape[0], rank))
+    basis = np.zeros((remaining.shape[0], rank))
+    # Square roots of a Gram matrix's eigenvalues carry half the digits.
+    smallest = 1e-7 * np.linalg.norm(remaining)
+    for number in range(rank):
+        if np.linalg.norm(remaining) <= smallest:
+            break
+        v = _direction(remaining, cardinality)
+        new = v - basis @ (basis.T @ v)
+        new /= np.linalg.norm(new)
+        remaining = remaining - np.outer(new, new @ remaining)
+        directions[:, number], basis[:, number] = v, new
+    return directions
+
+
+def _short(matrix: np.ndarray) -> np.ndarray:
+    """Return a matrix with the same M·Mᵀ and no more columns than rows."""
+    if matrix.shape[1] <= matrix.shape[0]:
+        return matrix
+    values, vectors = np.linalg.eigh(matrix @ matrix.T)
+    return vectors * np.sqrt(np.clip(values, 0.0, None))
+
+
+def _direction(matrix: np.ndarray, cardinality: int) -> np.ndarray:
+    """Return the best sparse direction of both starts, its largest entry positive."""
+    leading, _ = _leading(matrix)
+    largest = matrix @ matrix[int(np.argmax(np.einsum("ij,ij->i", matrix, matrix)))]
+    starts = [leading] if cardinality == len(matrix) else [leading, largest]
+    results = [_truncated_power(matrix, start, cardinality) for start in starts]
+    v = max(results, key=lambda pair: pair[1])[0]
+    return v if v[int(np.argmax(np.abs(v)))] > 0 else -v
+
+
+def _leading(matrix: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the leading left singular vector and its squared singular value."""
+    n_rows, n_columns = matrix.shape
+    if n_rows <= n_columns:
+        values, vectors = np.linalg.eigh(matrix @ matrix.T)
+        return vectors[:, -1], float(values[-1])
+    values, vectors = np.linalg.eigh(matrix.T @ matrix)
+    image = matrix @ vectors[:, -1]
+    norm = np.linalg.norm(image)
+    return image / (norm if norm > 0.0 else 1.0), float(values[-1])
+
+
+def _truncated_power(
+    matrix: np.ndarray, v: np.ndarray, cardinality: int, n_powers: int = 50
+) -> tuple[np.ndarray, float]:
+    """Move to the support of the largest entries of B·Bᵀv while that pays.
+
+    On each support v is the best direction there is, not one power step: the
+    support settles in a few rounds.
+    """
+    support = _largest(v, cardinality)
+    within, value = _leading(matrix[support])
+    for _ in range(n_powers):
+        new_support = _largest(matrix @ (matrix[support].T @ within), cardinality)
+        if np.array_equal(new_support, support):
+            break
+        new_within, new_value = _leading(matrix[new_support])
+        if new_value <= value:
+            break
+        support, within, value = new_support, new_within, new_value
+    result = np.zeros(len(matrix))
+    result[support] = within
+    return result, value
+
+
+def _largest(vector: np.ndarray, count: int) -> np.ndarray:
+    """Return the rows of the largest entries, ascending; ties to the first."""
+    order = np.argsort(-np.abs(vector), kind="stable")
+    return np.sort(order[:count])
+
+
+def largest_eigenvalue(A: Array, *, tol: float = 1e-6, max_iter: int = 500) -> float:
+    """Return ‖A‖₂² by the power method, to about the root of `tol`."""
     xp = array_namespace(A)
     transposed = xp.matrix_transpose(A)
     # Norms of the rows: positive, and of no symmetry the data do not have.
@@ -372,12 +299,8 @@ def largest_eigenvalue(A: Array, *, tol: float = 1e-6, max_iter: int = 500) -> f
 def tucker_ranks(ranks: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return one possible Tucker rank for each mode, or say what is wrong.
 
-    r_m cannot exceed the mode's size or the product of the other ranks.
-
-    Examples
-    --------
-    >>> tucker_ranks(4, (9, 8, 3)), tucker_ranks(4, (9,))
-    ((4, 4, 3), (1,))
+    r_m cannot exceed the mode's size or the product of the other ranks. One number
+    is cut to what each mode allows.
     """
     given = [ranks] if _is_scalar(ranks) else list(ranks)
     whole = all(_is_whole(rank) and rank >= 1 for rank in given)
@@ -402,13 +325,7 @@ def tucker_ranks(ranks: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def column_cardinalities(sparsity: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how many entries of a column may differ from zero, for each mode.
-
-    Examples
-    --------
-    >>> column_cardinalities(0.25, (9, 8)), column_cardinalities((3, 1.0), (9, 8))
-    ((3, 2), (3, 8))
-    """
+    """Return how many entries of a column may differ from zero, for each mode."""
     scalar = _is_scalar(sparsity)
     given = [sparsity] * len(shape) if scalar else list(sparsity)
     largest = max(shape)
@@ -424,11 +341,6 @@ def column_cardinalities(sparsity: Any, shape: tuple[int, ...]) -> tuple[int, ..
         )
         raise ValueError(msg)
     return tuple(counts)
-
-
-def check_budget(tol: Any, max_iter: Any) -> tuple[float, int]:
-    """Return a clean tolerance and number of steps, or say what is wrong."""
-    return check_nonnegative(tol, "tol"), check_count(max_iter, "max_iter")
 
 
 def _cardinality(value: Any, size: int, most: int) -> int:
@@ -453,7 +365,55 @@ def _product_of_others(ranks: list[int], mode: int) -> int:
     return prod(ranks[:mode] + ranks[mode + 1 :])
 
 
-class TPGDRegressor(RegressorMixin, BaseEstimator):
+# Ranks and cardinalities, one number for each mode.
+Candidate = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class _TPGD(BaseEstimator):
+    """What `TPGDRegressor` and its tuned version share: fits of any candidates."""
+
+    tol: float
+    max_iter: int
+    fit_intercept: bool
+
+    def _budget(self) -> dict[str, Any]:
+        return {
+            "tol": check_nonnegative(self.tol, "tol"),
+            "max_iter": check_count(self.max_iter, "max_iter"),
+        }
+
+    def _fit_one(self, samples: Samples, candidate: Candidate, budget: Any) -> Any:
+        """Fit one pair of ranks and cardinalities, and remember it."""
+        centred = centre(samples, self.fit_intercept)
+        result = tpgd(centred.A, centred.y, samples.shape, *candidate, **budget)
+        unit = centred.coef_unit
+        self.coef_ = result.coef * unit
+        self.core_, self.factors_ = result.core * unit, result.factors
+        self.intercept_ = float(centred.intercept(flatten(self.coef_[None, ...]))[0])
+        self.objective_path_ = np.array(result.objective_path) * centred.y_unit**2
+        self.residual_, self.n_iter_ = result.residual, result.n_iter
+        if not result.converged:
+            warn_caller(
+                f"After {result.n_iter} steps the explained share of y still rose by "
+                f"{result.residual:.2g} in one step (tol={self.tol:.2g}). "
+                "Increase max_iter or tol, or lower ranks."
+            )
+        return self
+
+    def _fit_all(
+        self, samples: Samples, candidates: list[Candidate], budget: Any
+    ) -> LinearTrials:
+        """Fit all candidates, which share the shortest step."""
+        centred = centre(samples, self.fit_intercept)
+        A, y = centred.A, centred.y
+        step = 1.0 / (largest_eigenvalue(A) or 1.0)
+        fits = [tpgd(A, y, samples.shape, *c, step=step, **budget) for c in candidates]
+        coef = array_namespace(A).stack([fit.coef for fit in fits]) * centred.coef_unit
+        offsets = centred.intercept(flatten(coef))
+        return LinearTrials(coef[:, None, ...], offsets[:, None])
+
+
+class TPGDRegressor(RegressorMixin, _TPGD):
     r"""Regression with a low-rank, sparse Tucker coefficient (TPGD).
 
     Solves, by projected gradient steps,
@@ -542,46 +502,14 @@ class TPGDRegressor(RegressorMixin, BaseEstimator):
         samples = check_samples(self, X, y, sample_weight)
         ranks = tucker_ranks(self.ranks, samples.shape)
         sparsity = column_cardinalities(self.sparsity, samples.shape)
-        tol, max_iter = check_budget(self.tol, self.max_iter)
-        centred = centre(samples, self.fit_intercept)
-        result = tpgd(
-            centred.A,
-            centred.y,
-            samples.shape,
-            ranks,
-            sparsity,
-            tol=tol,
-            max_iter=max_iter,
-        )
-        set_tucker(self, result, centred)
-        return self
+        return self._fit_one(samples, (ranks, sparsity), self._budget())
 
     def predict(self, X: Any) -> Array:
         """Return predictions, shape (n,)."""
         return predict_linear(self, X)
 
 
-def set_tucker(model: Any, result: SparseTucker, centred: Centred) -> None:
-    """Set the fitted attributes that belong to `result`; warn if unfinished."""
-    unit = centred.coef_unit
-    model.coef_ = result.coef * unit
-    model.core_, model.factors_ = result.core * unit, result.factors
-    model.intercept_ = float(centred.intercept(flatten(model.coef_[None, ...]))[0])
-    model.objective_path_ = np.array(result.objective_path) * centred.y_unit**2
-    model.residual_, model.n_iter_ = result.residual, result.n_iter
-    if not result.converged:
-        msg = (
-            f"After {result.n_iter} steps the explained share of y still rose by "
-            f"{result.residual:.2g} in one step (tol={model.tol:.2g}). "
-            "Increase max_iter or tol, or lower ranks."
-        )
-        warnings.warn(msg, ConvergenceWarning, stacklevel=4)
-
-
-Candidate = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-class TPGDRegressorCV(RegressorMixin, BaseEstimator):
+class TPGDRegressorCV(RegressorMixin, _TPGD):
     """Sparse Tucker regression (TPGD) tuned by cross-validation.
 
     Parameters
@@ -665,42 +593,25 @@ class TPGDRegressorCV(RegressorMixin, BaseEstimator):
         """
         check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)
-        tol, max_iter = check_budget(self.tol, self.max_iter)
+        budget = self._budget()
         candidates = _candidates(self.ranks, self.sparsities, samples.shape)
-
-        def fit_all(rows: np.ndarray) -> LinearFits:
-            centred = centre(samples.take(rows), self.fit_intercept)
-            A, y = centred.A, centred.y
-            step = 1.0 / (largest_eigenvalue(A) or 1.0)
-            solve = partial(
-                tpgd, A, y, samples.shape, step=step, tol=tol, max_iter=max_iter
-            )
-            fits = [solve(*candidate).coef for candidate in candidates]
-            coefs = centred.coef_unit * array_namespace(A).stack(fits)
-            offsets = centred.intercept(flatten(coefs))
-            return LinearFits(coefs[:, None, ...], offsets[:, None])
-
-        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        scores, _ = candidate_scores(
-            self, samples, folds, fit_all, weighted=sample_weight is not None
-        )
-        sizes = np.array([_n_parameters(*candidate) for candidate in candidates])
         ranks, sparsity = zip(*candidates, strict=True)
-        params = {"ranks": ranks, "sparsity": sparsity}
-        winner = record_choice(self, params, scores, rule=self.rule, complexity=sizes)
-        self.ranks_, self.sparsity_ = candidates[winner]
-        centred = centre(samples, self.fit_intercept)
-        result = tpgd(
-            centred.A,
-            centred.y,
-            samples.shape,
-            self.ranks_,
-            self.sparsity_,
-            tol=tol,
-            max_iter=max_iter,
+        searched = search(
+            self,
+            samples,
+            weighted_splits(self.cv, y, sample_weight, groups=groups),
+            {"ranks": ranks, "sparsity": sparsity},
+            lambda rows: self._fit_all(samples.take(rows), candidates, budget),
+            scoring=self.scoring,
+            rule=self.rule,
+            complexity=np.array([_n_parameters(*c) for c in candidates]),
+            weighted=sample_weight is not None,
+            n_jobs=self.n_jobs,
         )
-        set_tucker(self, result, centred)
-        return self
+        self.best_score_, self.cv_results_ = searched.best_score, searched.table
+        self.scored_by_ = searched.scored_by
+        self.ranks_, self.sparsity_ = candidates[searched.index]
+        return self._fit_one(samples, candidates[searched.index], budget)
 
     def predict(self, X: Any) -> Array:
         """Return predictions, shape (n,)."""

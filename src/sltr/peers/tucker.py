@@ -15,13 +15,14 @@ from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
     ALPHAS_RIDGE,
     Prepared,
+    check_search,
     choose_by_bic,
     predict_mean,
     prepare_samples,
     remember,
+    search_ranks,
     warn_unless_converged,
 )
-from sltr.peers.search import Search, checked_samples, choose_rank
 from sltr.refine.factors import Form, Tucker
 
 
@@ -96,15 +97,25 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
         groups: Any = None,
     ) -> TuckerRegressorCV:
         """Choose and fit; see `TuckerRegressor.fit`. `groups` go to the splitter."""
-        samples, Z, folds = checked_samples(
-            self, X, y, sample_weight, covariates, groups
-        )
+        samples, Z, folds = check_search(self, X, y, sample_weight, covariates, groups)
+        self.n_covariates_in_ = Z.shape[1]
         structures = tucker_structures(self.shape_in_, "bic", self.candidates)
-        names = [s.rank for s in structures]
-        search = Search(structures, names, TuckerRegressor, "ranks")
-        weighted = sample_weight is not None
-        best, prepared, found = choose_rank(self, samples, Z, folds, search, weighted)
-        return remember_blocks(self, prepared, structures[best], found.blocks)
+        searched, structure, prepared, found = search_ranks(
+            self,
+            samples,
+            Z,
+            folds,
+            structures,
+            lambda s, a: TuckerRegressor(s.rank, family=self.family, alpha_ridge=a),
+            {"ranks": [s.rank for s in structures]},
+            weighted=sample_weight is not None,
+        )
+        self.alpha_ridge_ = searched.params["alpha_ridge"]
+        self.best_score_, self.cv_results_ = searched.best_score, searched.table
+        self.scored_by_ = searched.scored_by
+        warn_unless_converged(self, found)
+        remember(self, prepared, structure, found)
+        return remember_blocks(self, prepared, structure, found.blocks)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""
@@ -207,7 +218,7 @@ class TuckerRegressor(RegressorMixin, BaseEstimator):
         structure, found = choose_by_bic(
             prepared, structures, self, ridge=self.alpha_ridge
         )
-        warn_unless_converged(self, found, stacklevel=4)
+        warn_unless_converged(self, found)
         remember(self, prepared, structure, found)
         return remember_blocks(self, prepared, structure, found.blocks)
 

@@ -83,7 +83,7 @@ class InMemory:
 
     def take(self, rows: np.ndarray) -> InMemory:
         """Return a copy of these rows."""
-        return InMemory(_take(self.array, rows), self.block_entries)
+        return InMemory(take_rows(self.array, rows), self.block_entries)
 
     def gram(self, *, centred: bool = False) -> Array:
         """Return the Gram matrix, summed over blocks of columns."""
@@ -220,16 +220,17 @@ class Samples:
 
     def take(self, rows: np.ndarray) -> Samples:
         """Return the samples in these rows."""
-        X = self.X.take(rows) if is_lazy(self.X) else _take(self.X, rows)
+        X = self.X.take(rows) if is_lazy(self.X) else take_rows(self.X, rows)
         # Labels may be of any type that NumPy has.
-        y = self.y[rows] if is_numpy(self.y) else _take(self.y, rows)
-        return Samples(X, y, _take(self.weight, rows))
+        y = self.y[rows] if is_numpy(self.y) else take_rows(self.y, rows)
+        return Samples(X, y, take_rows(self.weight, rows))
 
 
 def _as_matrix(X: Array) -> Array:
     return array_namespace(X).reshape(X, (X.shape[0], prod(X.shape[1:])))
 
 
-def _take(array: Array, rows: np.ndarray) -> Array:
+def take_rows(array: Array, rows: np.ndarray) -> Array:
+    """Return some rows of an array of any library."""
     xp = array_namespace(array)
     return xp.take(array, as_array(rows, array, dtype=xp.int64), axis=0)

@@ -76,21 +76,6 @@ def best_index(
     return int(min(close, key=lambda g: (complexity[g], -mean[g])))
 
 
-def record_choice(
-    model: Any,
-    params: Mapping[str, Sequence],
-    scores: np.ndarray,
-    *,
-    rule: str = "best",
-    complexity: np.ndarray | None = None,
-) -> int:
-    """Set `best_score_` and `cv_results_` of a CV estimator; return the winner."""
-    winner = best_index(scores, rule=rule, complexity=complexity)
-    model.best_score_ = float(scores[:, winner].mean())
-    model.cv_results_ = cv_table(params, scores)
-    return winner
-
-
 def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, Any]:
     """Return scores (F, G) as scikit-learn's `cv_results_`, one row per candidate.
 
