@@ -105,12 +105,15 @@ _LINEAR = ("null_last_fifth", "lasso", "elastic_net")
 _QUICK_TENSOR = ("null", "ridge", "sltr_paper")
 
 
-def protocols(
+def _under_all_protocols(
     name: str,
+    title: str,
+    description: str,
     conditions: tuple[Condition, ...],
     fair: tuple[Condition, ...] = (),
-) -> tuple[Part, ...]:
-    """Return the released protocol with and without its fault, and the fair one.
+    **fields: Any,
+) -> Study:
+    """Return a study of the released protocol, its fault mended, and the fair one.
 
     The released protocol draws W as the released code does, the fair one as the paper's
     text; `fair` are more conditions of the latter.
@@ -128,7 +131,7 @@ def protocols(
         experiment = Experiment(title, conditions, names, metrics, scored_on="train")
         return Part(experiment, "released", **of_part)
 
-    return (
+    parts = (
         part("fault", faulty, quick_methods=_QUICK_TENSOR, quick_repetitions=10),
         part("", released, quick_methods=_QUICK_TENSOR),
         part("linear", linear, quick_repetitions=10),
@@ -138,10 +141,11 @@ def protocols(
             _QUICK,
         ),
     )
+    return Study(name, title, description, parts, _columns(name), **fields)
 
 
-def columns(name: str) -> tuple[Column, ...]:
-    """Return the columns of a table made by `protocols`."""
+def _columns(name: str) -> tuple[Column, ...]:
+    """Return the columns of a table under all protocols."""
     fault, released, linear, fair = (
         f"{name}_{suffix}"
         for suffix in ("released_fault", "released", "released_linear", "fair")
@@ -191,6 +195,7 @@ def _over_sizes(**options: Any) -> tuple[Condition, ...]:
 
 _NAME = "error_bound"
 _CP: dict[str, Any] = {"truth": "cp", "rank": 2, "snr": 10.0}
+_BLOCKS: dict[str, Any] = {"truth": "block", "snr": 10.0}
 
 ERROR_BOUND = Study(
     name=_NAME,
@@ -223,72 +228,60 @@ ERROR_BOUND = Study(
 )
 
 
-MSE_BY_N = Study(
-    name="mse_by_n",
-    title="MSE by number of samples, 20×20×5",
-    description="error on simulated 20×20×5 tensors, n from 50 to 400",
-    parts=protocols(
-        "mse_by_n",
-        tuple(
-            _simulated(f"n = {n}", (20, 20, 5), n, n in (50, 200, 400))
-            for n in range(50, 401, 50)
-        ),
+MSE_BY_N = _under_all_protocols(
+    "mse_by_n",
+    "MSE by number of samples, 20×20×5",
+    "error on simulated 20×20×5 tensors, n from 50 to 400",
+    tuple(
+        _simulated(f"n = {n}", (20, 20, 5), n, n in (50, 200, 400))
+        for n in range(50, 401, 50)
     ),
-    columns=columns("mse_by_n"),
     published=published.MSE_BY_N,
     source="Table “MSE on simulated datasets of different numbers of samples”",
     condition="samples",
     x="n",
 )
 
-
-MSE_BY_SIZE = Study(
-    name="mse_by_size",
-    title="MSE by size of the tensor",
-    description="error on simulated tensors of 3 and 4 modes, n = 8 % of their entries",
-    parts=protocols(
-        "mse_by_size",
-        _over_sizes(),
-        (
-            _simulated("20×20×5, W of CP rank 2", (20, 20, 5), 160, **_CP),
-            _simulated("30×30×5, W of CP rank 2", (30, 30, 5), 360, False, **_CP),
-            _simulated(
-                "30×30×5, W of two blocks",
-                (30, 30, 5),
-                360,
-                False,
-                truth="block",
-                snr=10.0,
-            ),
-        ),
+MSE_BY_SIZE = _under_all_protocols(
+    "mse_by_size",
+    "MSE by size of the tensor",
+    "error on simulated tensors of 3 and 4 modes, n = 8 % of their entries",
+    _over_sizes(),
+    (
+        _simulated("20×20×5, W of CP rank 2", (20, 20, 5), 160, **_CP),
+        _simulated("30×30×5, W of CP rank 2", (30, 30, 5), 360, False, **_CP),
+        _simulated("30×30×5, W of two blocks", (30, 30, 5), 360, False, **_BLOCKS),
     ),
-    columns=columns("mse_by_size"),
     published=published.MSE_BY_SIZE,
     source="Table “MSE on simulated datasets of different variable sizes”",
     condition="size",
 )
 
-
-NOISE = Study(
-    name="noise",
-    title="Error by noise, 20×20×5",
-    description="error by standard deviation of the noise, 20×20×5, n = 160",
-    parts=protocols(
-        "noise",
-        tuple(
-            _simulated(
-                f"noise {level:g}",
-                (20, 20, 5),
-                160,
-                level in (0.03, 3.0, 30.0),
-                noise=level,
-            )
-            for level in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-        ),
+NOISE = _under_all_protocols(
+    "noise",
+    "Error by noise, 20×20×5",
+    "error by standard deviation of the noise, 20×20×5, n = 160",
+    tuple(
+        _simulated(f"noise {s:g}", (20, 20, 5), 160, s in (0.03, 3.0, 30.0), noise=s)
+        for s in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
     ),
-    columns=columns("noise"),
     condition="noise",
     x="noise",
+)
+
+_QUICK_ZEROS = (0.5, 0.9, 0.99)
+SPARSITY = _under_all_protocols(
+    "sparsity",
+    "Error by sparsity of W, 20×20×5",
+    "error by share of zeros in the coefficient, 20×20×5, n = 160",
+    tuple(
+        _simulated(
+            f"{s:.0%} zeros", (20, 20, 5), 160, s in (0.5, 0.9, 0.99), sparsity=s
+        )
+        for s in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+    ),
+    condition="sparsity",
+    x="sparsity",
 )
 
 
@@ -335,27 +328,31 @@ REAL = Study(
 )
 
 
-SPARSITY = Study(
-    name="sparsity",
-    title="Error by sparsity of W, 20×20×5",
-    description="error by share of zeros in the coefficient, 20×20×5, n = 160",
-    parts=protocols(
-        "sparsity",
-        tuple(
-            _simulated(
-                f"{share:.0%} zeros",
-                (20, 20, 5),
-                160,
-                share in (0.5, 0.9, 0.99),
-                sparsity=share,
-            )
-            for share in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-        ),
-    ),
-    columns=columns("sparsity"),
-    condition="sparsity",
-    x="sparsity",
-)
+_ONLY_SLTR = ("sltr_paper",)
+_TIMED = ("null", "ridge", "sltr_paper", "remurs")
+
+
+def _timed(
+    name: str,
+    conditions: tuple[Condition, ...],
+    methods: tuple[str, ...],
+    metric: str,
+    **candidates: Any,
+) -> Part:
+    """Return a part that fits each candidate once, by the literal algorithm or ours."""
+    given = {"sltr_paper": candidates} if candidates else {}
+    experiment = Experiment(name, conditions, methods, (metric,), candidates=given)
+    literal = methods == _ONLY_SLTR
+    kind = "all_candidates_released" if literal else "all_candidates"
+    return Part(experiment, kind, quick_repetitions=1)
+
+
+def _seconds(released: str, ours: str) -> tuple[Column, ...]:
+    return (
+        Column("literal algorithm: s", "fit_seconds", (released,), 2, panel=True),
+        Column("this package: s", "fit_seconds", (ours,), 2, panel=True),
+        Column("candidates", "n_candidates", (ours,), digits=0),
+    )
 
 
 _CONDITIONS = _over_sizes(n_test=100, truth="paper")
@@ -365,34 +362,11 @@ TUNING_TIME = Study(
     title="Time to fit all candidates: 147 of SLTR, 49 of Remurs",
     description="seconds to tune SLTR (147 candidates) and Remurs (49)",
     parts=(
-        Part(
-            Experiment(
-                "tuning_time_released", _CONDITIONS, ("sltr_paper",), ("relative_mse",)
-            ),
-            "all_candidates_released",
-            quick_repetitions=1,
-        ),
-        Part(
-            Experiment(
-                "tuning_time_ours",
-                _CONDITIONS,
-                ("null", "ridge", "sltr_paper", "remurs"),
-                ("relative_mse",),
-            ),
-            "all_candidates",
-            quick_repetitions=1,
-        ),
+        _timed("tuning_time_released", _CONDITIONS, _ONLY_SLTR, "relative_mse"),
+        _timed("tuning_time_ours", _CONDITIONS, _TIMED, "relative_mse"),
     ),
     columns=(
-        Column(
-            "literal algorithm: s",
-            "fit_seconds",
-            ("tuning_time_released",),
-            digits=2,
-            panel=True,
-        ),
-        Column("this package: s", "fit_seconds", ("tuning_time_ours",), 2, panel=True),
-        Column("candidates", "n_candidates", ("tuning_time_ours",), digits=0),
+        *_seconds("tuning_time_released", "tuning_time_ours"),
         Column("held-out relative MSE", "relative_mse", ("tuning_time_ours",)),
     ),
     published=published.TUNING_TIME,
@@ -405,7 +379,6 @@ TUNING_TIME = Study(
 
 _PAPER_SPLIT = (Condition("", "video", {"by_film": False}),)
 _NEW_FILMS = (Condition("", "video", {"by_film": True}),)
-_METRICS = ("auroc", "accuracy")
 _SOURCE = "Table “AUROC values on the UCF101 dataset”"
 
 _RELEASED = Part(
@@ -423,51 +396,36 @@ _FAIR_METHODS = (
     *("null", "ridge", "lasso", "elastic_net", "sltr_paper", "sltr"),
     *("remurs", "surf", "cp", "tucker"),
 )
-_MIXED = Part(
-    Experiment("video_mixed", _PAPER_SPLIT, _FAIR_METHODS, _METRICS),
-    "classifiers",
-    _QUICK,
-    quick_repetitions=1,
+_MIXED, _FAIR_VIDEO = (
+    Part(
+        Experiment(name, split, _FAIR_METHODS, ("auroc", "accuracy"), keep_coef=keep),
+        "classifiers",
+        _QUICK,
+        quick_repetitions=1,
+    )
+    for name, split, keep in (
+        ("video_mixed", _PAPER_SPLIT, False),
+        ("video_fair", _NEW_FILMS, True),
+    )
 )
-_FAIR_VIDEO = Part(
-    Experiment("video_fair", _NEW_FILMS, _FAIR_METHODS, _METRICS, keep_coef=True),
-    "classifiers",
-    _QUICK,
-    quick_repetitions=1,
+_EPSILONS = (0.1, 0.2, 0.3, 0.4, 0.5)
+_TIME_RELEASED = _timed(
+    "video_time_released",
+    _PAPER_SPLIT,
+    _ONLY_SLTR,
+    "auroc",
+    epsilons=_EPSILONS,
+    lambdas=(0.005, 0.01, 0.05, 0.1),
 )
-_TIME_RELEASED = Part(
-    Experiment(
-        "video_time_released",
-        _PAPER_SPLIT,
-        ("sltr_paper",),
-        ("auroc",),
-        candidates={
-            "sltr_paper": {
-                "epsilons": (0.1, 0.2, 0.3, 0.4, 0.5),
-                "lambdas": (0.005, 0.01, 0.05, 0.1),
-            }
-        },
-    ),
-    "all_candidates_released",
-    quick_repetitions=1,
-)
-_TIME = Part(
-    Experiment(
-        "video_time",
-        _PAPER_SPLIT,
-        ("null", "ridge", "sltr_paper", "remurs"),
-        ("auroc",),
-        # The paper has 80 candidates of SLTR and does not say which.
-        candidates={
-            "sltr_paper": {
-                "epsilons": (0.1, 0.2, 0.3, 0.4, 0.5),
-                "lambdas_sparse": (0.001, 0.005, 0.01, 0.05),
-                "lambdas_low": (0.01, 0.05, 0.1, 0.5),
-            }
-        },
-    ),
-    "all_candidates",
-    quick_repetitions=1,
+# The paper has 80 candidates of SLTR and does not say which.
+_TIME = _timed(
+    "video_time",
+    _PAPER_SPLIT,
+    _TIMED,
+    "auroc",
+    epsilons=_EPSILONS,
+    lambdas_sparse=(0.001, 0.005, 0.01, 0.05),
+    lambdas_low=(0.01, 0.05, 0.1, 0.5),
 )
 
 _AUROC_COLUMNS = (
@@ -476,11 +434,7 @@ _AUROC_COLUMNS = (
     Column("new films, nested tuning: AUROC", "auroc", ("video_fair",), panel=True),
     Column("new films: accuracy", "accuracy", ("video_fair",)),
 )
-_TIME_COLUMNS = (
-    Column("literal algorithm: s", "fit_seconds", ("video_time_released",), 2, True),
-    Column("this package: s", "fit_seconds", ("video_time",), 2, True),
-    Column("candidates", "n_candidates", ("video_time",), digits=0),
-)
+_TIME_COLUMNS = _seconds("video_time_released", "video_time")
 
 VIDEO_AUROC = Study(
     name="video_auroc",
