@@ -1,7 +1,11 @@
-"""Random sparse and low-rank problems with the optimum an interior point finds."""
+"""Problems that many tests share.
+
+`POSED`: sparse and low-rank problems with the optimum an interior point finds.
+`draw`: samples and responses of a coefficient that is known.
+"""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from oracles import cvx_solution, feasible, objective, unfold_by_loop
@@ -76,3 +80,32 @@ POSED = {
     "joint tensor": posed(9, (3, 4, 2), 0.3, 0.35, modes=(0, 1, 2)),
     "joint, weight on rank": posed(10, (2, 3, 3), 0.5, 0.4, alpha=0.3, modes=(0, 1, 2)),
 }
+
+
+def block(shape):
+    """Return a tensor of zeros with ones in the first half of each mode."""
+    coef = np.zeros(shape)
+    coef[tuple(slice(0, max(1, size // 2)) for size in shape)] = 1.0
+    return coef
+
+
+def corner(shape, sizes):
+    """Return a tensor of zeros with ones in the first entries of the first modes."""
+    coef = np.zeros(shape)
+    coef[tuple(slice(0, size) for size in sizes)] = 1.0
+    return coef
+
+
+def outer_products(rng, shape, rank):
+    """Draw a sum of outer products of normal vectors."""
+    coef = np.zeros(shape)
+    for _ in range(rank):
+        coef += reduce(np.multiply.outer, [rng.normal(size=size) for size in shape])
+    return coef
+
+
+def draw(rng, coef, n, *, noise=0.1, mean=0.0, offset=0.0):
+    """Draw normal samples about a mean, and their responses to a coefficient."""
+    X = rng.normal(size=(n, *coef.shape)) + mean
+    signal = X.reshape(n, -1) @ coef.reshape(-1) + offset
+    return X, signal + noise * rng.normal(size=n)

@@ -5,11 +5,6 @@ from sklearn.metrics import f1_score
 from sltr.metrics import error_bound, estimation_error, rank_error, support_f1
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def test_estimation_error_is_relative(rng):
     truth = rng.standard_normal((4, 3, 2))
     assert estimation_error(truth, truth) == 0.0

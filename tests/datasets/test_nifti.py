@@ -11,11 +11,6 @@ AFFINE = np.array(
 )
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def write(path, values, affine=AFFINE):
     nibabel.save(nibabel.Nifti1Image(values.astype(np.float32), affine), path)
     return path

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from problems import corner, draw
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
@@ -41,11 +42,7 @@ def tight(monkeypatch):
 
 def drawn(rng, size):
     n_samples, shape = size
-    coef = np.zeros(shape)
-    coef[:2, :2, :2] = 1.0
-    X = rng.normal(size=(n_samples, *shape)) + 2.0
-    y = X.reshape(n_samples, -1) @ coef.reshape(-1) + 0.3 * rng.normal(size=n_samples)
-    return X, y
+    return draw(rng, corner(shape, (2, 2, 2)), n_samples, noise=0.3, mean=2.0)
 
 
 def as_zarr(X, chunks=None):

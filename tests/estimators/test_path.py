@@ -2,6 +2,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from problems import block, draw
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.estimators.path import SLTRPath, sltr_path
@@ -13,16 +14,8 @@ engine = import_module("sltr.core.estimate")
 TIGHT = {"tol": 1e-5, "max_iter": 50_000}
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(20240229)
-
-
 def planted(rng, shape, n):
-    coef = np.zeros(shape)
-    coef[tuple(slice(0, max(1, size // 2)) for size in shape)] = 1.0
-    X = rng.normal(size=(n, *shape)) + 1.0
-    return X, X.reshape(n, -1) @ coef.ravel() + 3.0 + 0.5 * rng.normal(size=n)
+    return draw(rng, block(shape), n, noise=0.5, mean=1.0, offset=3.0)
 
 
 def candidates(path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 from oracles import ridge_by_normal_equations
+from problems import block, draw
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import brier_score_loss
@@ -25,11 +26,8 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def planted(rng, shape, n_samples=60, noise=0.1):
-    coef = np.zeros(shape)
-    coef[tuple(slice(0, max(1, size // 2)) for size in shape)] = 1.0
-    X = rng.normal(size=(n_samples, *shape))
-    y = X.reshape(n_samples, -1) @ coef.reshape(-1) + noise * rng.normal(size=n_samples)
-    return X, y + 3.0, coef
+    coef = block(shape)
+    return *draw(rng, coef, n_samples, noise=noise, offset=3.0), coef
 
 
 SHAPES = [(4, 5), (4, 3, 2), (3, 2, 2, 2)]

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from problems import block, draw
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
@@ -36,11 +37,6 @@ TIGHT = {"tol": 1e-5, "max_iter": 50_000}
 ATOL = 2e-3
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(20240229)
-
-
 FEW_RANKS = replace(DEFAULT, largest_tucker_rank=2, largest_cp_rank=2)
 # Compare in double precision, by steps that end where those of one fit do.
 EXACT = replace(FEW_RANKS, precision="float64", loose_gap=1.0, reweight_tol=1e-10)
@@ -59,11 +55,7 @@ class Exact(SLTRRegressor):
 
 
 def planted(rng, shape=(5, 4, 3), n=40, noise=0.5):
-    coef = np.zeros(shape)
-    coef[tuple(slice(0, max(1, size // 2)) for size in shape)] = 1.0
-    X = rng.normal(size=(n, *shape)) + 1.0
-    y = X.reshape(n, -1) @ coef.ravel() + 3.0
-    return X, y + noise * rng.normal(size=n)
+    return draw(rng, block(shape), n, noise=noise, mean=1.0, offset=3.0)
 
 
 def labelled(rng, n=60, n_classes=2):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from joblib import parallel_config
+from problems import corner, draw
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score, make_scorer
@@ -27,11 +28,7 @@ CV = [RemursRegressorCV, SturmRegressorCV]
 @pytest.fixture
 def data():
     rng = np.random.default_rng(0)
-    W = np.zeros(SHAPE)
-    W[:2, :2] = 1.0
-    X = rng.normal(size=(50, *SHAPE))
-    y = np.tensordot(X, W, 3) + 0.3 * rng.normal(size=50) + 4.0
-    return X, y
+    return draw(rng, corner(SHAPE, (2, 2)), 50, noise=0.3, offset=4.0)
 
 
 @pytest.mark.parametrize("Model", SINGLE)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from problems import draw
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import mean_absolute_error
 
@@ -8,18 +9,11 @@ from sltr.peers.surf import SURFRegressor, SURFRegressorCV
 SMALL_CV = {"epsilons": (0.03,), "alphas": (0.0, 1.0), "stops": (0.0, 0.3), "cv": 3}
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def planted(rng, n=120, shape=(6, 5, 4), noise=0.2):
-    X = rng.standard_normal((n, *shape)) + 3.0
     coef = np.zeros(shape)
     coef[0, :2, 1] = 1.0
     coef[3, 4, 2:] = -1.5
-    y = np.tensordot(X, coef, axes=len(shape)) + 7.0
-    return X, y + noise * rng.standard_normal(n), coef
+    return *draw(rng, coef, n, noise=noise, mean=3.0, offset=7.0), coef
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,15 @@
 import numpy as np
 import pytest
+from problems import corner, draw
 
 from sltr.peers.surf import cumulative_tensors, surf
 
 SHAPES = [(7,), (6, 5), (5, 4, 3), (3, 4, 2, 3)]
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def planted(rng, shape, n=60, noise=0.3):
-    X = rng.standard_normal((n, *shape))
-    coef = np.zeros(shape)
-    coef[tuple(slice(0, 2) for _ in shape)] = 1.0
-    y = np.tensordot(X, coef, axes=len(shape)) + noise * rng.standard_normal(n)
-    return X, y, coef
+    coef = corner(shape, [2] * len(shape))
+    return *draw(rng, coef, n, noise=noise), coef
 
 
 def outer(factors):

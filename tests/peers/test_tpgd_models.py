@@ -1,6 +1,7 @@
 import joblib
 import numpy as np
 import pytest
+from problems import draw
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.peers.tpgd import (
@@ -14,18 +15,11 @@ SHAPE = (6, 5, 4)
 SMALL_CV = {"ranks": (1, 2), "sparsities": (2, 4), "cv": 3}
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def planted(rng, n=150, noise=0.2):
-    X = rng.standard_normal((n, *SHAPE)) + 3.0
     coef = np.zeros(SHAPE)
     coef[:2, :2, 1] = 1.0
     coef[3, 4, 2:] = -1.5
-    y = np.tensordot(X, coef, axes=3) + 7.0
-    return X, y + noise * rng.standard_normal(n), coef
+    return *draw(rng, coef, n, noise=noise, mean=3.0, offset=7.0), coef
 
 
 @pytest.mark.parametrize(

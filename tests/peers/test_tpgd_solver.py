@@ -6,11 +6,6 @@ import pytest
 from sltr.peers.tpgd import largest_eigenvalue, sparse_components, sparse_tucker, tpgd
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def planted(rng, n=150, shape=(8, 7, 5), noise=0.0):
     """Ranks (2, 2, 2), two entries in each column of each factor."""
     factors = []

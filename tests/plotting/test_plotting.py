@@ -31,11 +31,6 @@ def _close_figures():
     plt.close("all")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def _images(fig):
     return [ax.images[0] for ax in fig.axes if ax.images and ax.get_visible()]
 

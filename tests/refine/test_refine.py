@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problems import draw, outer_products
 from sklearn.linear_model import Lasso
 
 from sltr.refine.factors import CP, Tucker, leading_term
@@ -18,22 +19,10 @@ from sltr.tuning.policy import DEFAULT
 SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(20240229)
-
-
 def planted(rng, shape, n, *, rank=1, noise=0.0, offset=2.0):
     """Return samples, responses and a coefficient of a sum of outer products."""
-    coef = np.zeros(shape)
-    for _ in range(rank):
-        term = np.ones(())
-        for size in shape:
-            term = term[..., None] * rng.normal(size=size)
-        coef += term
-    X = rng.normal(size=(n, *shape)) + 0.5
-    y = X.reshape(n, -1) @ coef.ravel() + offset
-    return X, y + noise * rng.normal(size=n), coef
+    coef = outer_products(rng, shape, rank)
+    return *draw(rng, coef, n, noise=noise, mean=0.5, offset=offset), coef
 
 
 def second_size(shape):

@@ -15,6 +15,7 @@ def reweighted(X, subsets, start, *, tol=DEFAULT.reweight_tol):
 
 @pytest.fixture
 def rng():
+    """Draw problems on which reweighting gains as much as a test asks for."""
     return np.random.default_rng(20240301)
 
 

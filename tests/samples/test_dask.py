@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 from oracles import assert_close
+from problems import corner, draw
 from test_stored import check_products
 
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
@@ -146,9 +147,7 @@ def test_tall_samples_are_reduced_on_the_cluster(rng):
 
 
 def drawn(rng):
-    X = rng.normal(size=(45, 6, 5, 4)) + 2.0
-    y = X[:, :2, :2, :2].sum(axis=(1, 2, 3)) + 0.3 * rng.normal(size=45)
-    return X, y
+    return draw(rng, corner((6, 5, 4), (2, 2, 2)), 45, noise=0.3, mean=2.0)
 
 
 @pytest.fixture(scope="module")

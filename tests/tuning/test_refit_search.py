@@ -23,11 +23,6 @@ SHAPE = (6, 5, 4)
 RIDGES = DEFAULT.ridges
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(20240229)
-
-
 def of_rank(rng, rank, n=150, noise=0.1, shape=SHAPE):
     """Return samples, and responses of orthogonal terms of falling size."""
     coef = np.zeros(shape)
