@@ -1,4 +1,7 @@
-"""The numbers the page's script draws: small, plain, exact where it matters."""
+"""The numbers the page's script draws: small, plain, exact where it matters.
+
+Apart from `report` because the script reads these names: both change together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The methods paragraph: what was fitted and chosen, in words, and what to cite."""
+"""The methods paragraph: what was fitted and chosen, in words, and what to cite.
+
+Apart from `report` because it is prose: it computes nothing and knows no page.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments as data: specs, one runner, rows of results, tables and figures."""
+"""The paper's experiments: specs, one runner, rows of results, tables and figures."""
 
 from sltr.comparison import compare, summary
 from sltr.reproduction.reproduce import EXPERIMENTS, Reproduced, reproduce

@@ -1,4 +1,7 @@
-"""Rows of a study as a page: what was run, one table, its figures, its failures."""
+"""Rows of a study as a page: what was run, one table, its figures, its failures.
+
+Apart from `reproduce` because it fits nothing: rows of any run can be drawn again.
+"""
 
 from __future__ import annotations
 

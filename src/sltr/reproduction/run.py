@@ -1,4 +1,4 @@
-"""What an experiment is: data to compare, methods, repetitions and metrics."""
+"""Experiments as data, the one runner, its rows of results, and their metrics."""
 
 from __future__ import annotations
 
