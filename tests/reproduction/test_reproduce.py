@@ -15,15 +15,25 @@ from sltr.reproduction.published import MSE_BY_N, MSE_BY_SIZE
 from sltr.reproduction.released import ReleasedNull, ReleasedSLTR
 from sltr.reproduction.reproduce import EXPERIMENTS, reproduce
 from sltr.reproduction.run import METRICS, Condition, read_rows
-from sltr.reproduction.studies import STUDIES, Study, columns, protocols
+from sltr.reproduction.studies import STUDIES, under_all_protocols
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cheap_methods import LoggedRidge
 
-TINY = Study(
-    name="tiny",
-    title="Tiny",
-    description="a table small enough for a test",
+_TINY = under_all_protocols(
+    "tiny",
+    "Tiny",
+    "a table small enough for a test",
+    (
+        Condition("4×3×2", "simulated", {"shape": (4, 3, 2), "n": 20}),
+        Condition("big", "simulated", {"shape": (9, 9, 2), "n": 99}, False),
+    ),
+    published={"4×3×2": {"sltr_paper": 1.25, "null": 1.5}},
+    source="Table 0",
+    condition="size",
+)
+TINY = replace(
+    _TINY,
     parts=tuple(
         replace(
             part,
@@ -32,18 +42,8 @@ TINY = Study(
         )
         if "linear" not in part.experiment.name
         else replace(part, quick_repetitions=1)
-        for part in protocols(
-            "tiny",
-            (
-                Condition("4×3×2", "simulated", {"shape": (4, 3, 2), "n": 20}),
-                Condition("big", "simulated", {"shape": (9, 9, 2), "n": 99}, False),
-            ),
-        )
+        for part in _TINY.parts
     ),
-    columns=columns("tiny"),
-    published={"4×3×2": {"sltr_paper": 1.25, "null": 1.5}},
-    source="Table 0",
-    condition="size",
 )
 
 

@@ -105,7 +105,7 @@ _LINEAR = ("null_last_fifth", "lasso", "elastic_net")
 _QUICK_TENSOR = ("null", "ridge", "sltr_paper")
 
 
-def _under_all_protocols(
+def under_all_protocols(
     name: str,
     title: str,
     description: str,
@@ -228,7 +228,7 @@ ERROR_BOUND = Study(
 )
 
 
-MSE_BY_N = _under_all_protocols(
+MSE_BY_N = under_all_protocols(
     "mse_by_n",
     "MSE by number of samples, 20×20×5",
     "error on simulated 20×20×5 tensors, n from 50 to 400",
@@ -242,7 +242,7 @@ MSE_BY_N = _under_all_protocols(
     x="n",
 )
 
-MSE_BY_SIZE = _under_all_protocols(
+MSE_BY_SIZE = under_all_protocols(
     "mse_by_size",
     "MSE by size of the tensor",
     "error on simulated tensors of 3 and 4 modes, n = 8 % of their entries",
@@ -257,7 +257,7 @@ MSE_BY_SIZE = _under_all_protocols(
     condition="size",
 )
 
-NOISE = _under_all_protocols(
+NOISE = under_all_protocols(
     "noise",
     "Error by noise, 20×20×5",
     "error by standard deviation of the noise, 20×20×5, n = 160",
@@ -270,7 +270,7 @@ NOISE = _under_all_protocols(
 )
 
 _QUICK_ZEROS = (0.5, 0.9, 0.99)
-SPARSITY = _under_all_protocols(
+SPARSITY = under_all_protocols(
     "sparsity",
     "Error by sparsity of W, 20×20×5",
     "error by share of zeros in the coefficient, 20×20×5, n = 160",
