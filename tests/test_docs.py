@@ -12,7 +12,11 @@ from sltr.peers.registry import METHODS
 from sltr.reproduction.reproduce import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -20,6 +24,32 @@ def test_links_and_pictures_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
     local = [target for target in targets if "://" not in target]
     assert [t for t in local if not (page.parent / t).exists()] == []
+
+
+def test_what_the_map_of_the_house_names_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"`([\w/]+\.py): (\w+)`", text)
+    assert len(places) > 7
+    for file, name in places:
+        source = (ROOT / "src" / "sltr" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(def|class) {name}\b", source, flags=re.MULTILINE), name
+    table = text.partition("## The map of the house")[2].partition("\n## ")[0]
+    rooms = {path.name for path in (ROOT / "src" / "sltr").iterdir() if path.is_dir()}
+    assert rooms - {"__pycache__"} <= set(re.findall(r"`(\w+)`", table))
+    modules = {path.name for path in (ROOT / "src" / "sltr").rglob("*.py")}
+    assert set(re.findall(r"`(?:\w+/)?(\w+\.py)`", table)) <= modules
+
+
+@pytest.mark.parametrize("page", ["add_a_term", "add_a_method"])
+def test_source_shown_in_the_docs_is_there(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    shown = re.findall(r"literalinclude} (\S+)\n\s*:pyobject: (\w+)", text)
+    assert shown
+    for file, name in shown:
+        source = (ROOT / "docs" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(def|class) {name}\b", source, flags=re.MULTILINE), name
+    named = re.findall(r"`((?:src|tests|docs)/[\w/.]+)`", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_public_name_is_in_the_reference():
