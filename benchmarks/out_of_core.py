@@ -249,7 +249,7 @@ class Work:
 
 def tuning_work(n, P, *, folds, penalties, pairs, limit, item=8, iterations=0):
     """Return the cost of tuning, without the estimates (which do not touch X)."""
-    method = cheapest_method(n, P, itemsize=item, limit=limit)
+    method = cheapest_method(n, P, itemsize=item, memory=limit)
     pilots = folds * penalties
     coefficients = pilots * pairs
     waiting = max(1.0, limit / 4 / (item * P))

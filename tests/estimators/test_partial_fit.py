@@ -6,7 +6,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from sltr import SLTRClassifier, SLTRRegressor, load, save
+from sltr.estimators.partial_fit import add_chunk
+from sltr.ridge import RidgeLimits
 from sltr.ridge.moments import StreamedRidge, merge, moments, without
+from sltr.samples.samples import Samples
 
 
 @pytest.fixture
@@ -166,13 +169,13 @@ def test_nothing_is_fitted_before_it_is_asked_for(data):
         model.predict(X)
 
 
-def test_refits_and_too_many_entries_are_refused(data, monkeypatch):
+def test_refits_and_too_many_entries_are_refused(data):
     X, y, _ = data
     with pytest.raises(ValueError, match="keeps no samples"):
         SLTRRegressor(refine="scale").partial_fit(X, y)
-    monkeypatch.setattr("sltr.estimators.partial_fit.LARGEST_DIRECT", 20)
+    samples = Samples(X, y, np.ones(len(y)))
     with pytest.raises(ValueError, match="24 entries"):
-        SLTRRegressor().partial_fit(X, y)
+        add_chunk(None, samples, y[:, None], limits=RidgeLimits(largest_side=20))
 
 
 @pytest.mark.parametrize("labels", [("a", "b"), ("a", "b", "c")])

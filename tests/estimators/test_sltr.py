@@ -17,6 +17,8 @@ from sltr.core.estimate import estimate
 from sltr.core.tensor import numerical_ranks
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.peers.elementary import ElemRidge, TensorRidge
+from sltr.ridge import RidgeLimits
+from sltr.tuning.policy import Policy
 
 
 # The default settings are checked with all other estimators.
@@ -306,13 +308,16 @@ def test_fitting_twice_gives_the_same_model(rng):
     assert np.array_equal(one.coef_, two.coef_)
 
 
-def test_a_pilot_that_did_not_converge_is_warned_of(monkeypatch, rng):
-    monkeypatch.setattr("sltr.ridge.LARGEST_DIRECT", 5)
-    monkeypatch.setattr("sltr.ridge.conjugate_gradients.MAX_ITER", 2)
-    monkeypatch.setattr("sltr.ridge.conjugate_gradients.SKETCH_RANK", 1)
+class SmallRidge(SLTRRegressor):
+    """Takes five samples for too many, and two iterations for enough."""
+
+    _policy = Policy(RidgeLimits(largest_side=5, sketch_rank=1, max_iter=2))
+
+
+def test_a_pilot_that_did_not_converge_is_warned_of(rng):
     X = rng.normal(size=(30, 40))
     with pytest.warns(ConvergenceWarning, match="relative residual of .* epsilon"):
-        model = SLTRRegressor(1e-3).fit(X, X[:, 0])
+        model = SmallRidge(1e-3).fit(X, X[:, 0])
     assert model.pilot_method_ == "cg"
 
 

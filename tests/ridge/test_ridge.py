@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from oracles import assert_close, leave_one_out_by_loop, ridge_by_normal_equations
 
-from sltr.ridge import cheapest_method, ridge_system
+from sltr.ridge import RidgeLimits, cheapest_method, ridge_system
 from sltr.ridge import gram as dual
 from sltr.ridge.conjugate_gradients import CGRidge
 from sltr.ridge.gram import GramRidge
@@ -35,7 +35,7 @@ def pilots(
         array(X), array(Y), array(weight), fit_intercept=fit_intercept, method=method
     )
     epsilons = array(np.asarray(epsilons, X.dtype))
-    found = system.coefs(array(subsets), epsilons)
+    found, _ = system.coefs_and_means(array(subsets), epsilons)
     return found if xp is None else xp.numpy(found)
 
 
@@ -76,11 +76,12 @@ def test_one_decomposition_serves_all_folds(
     taken = np.ones((1, 40), bool)
     taken[0, rng.permutation(40)[:n_left_out]] = False
     Y[~taken[0]] = 1e6  # a sample left out has no say, not even in rounding
-    system = ridge_system(X, Y, weight, fit_intercept=fit_intercept, method="dual")
+    system = ridge_system(
+        X, Y, weight, fit_intercept=fit_intercept, method="dual", loo=True
+    )
     epsilons = np.array([0.5, 20.0])
-    system.loo(epsilons)
     monkeypatch.setattr(dual, "penalised_solves", None)
-    found = system.coefs(taken, epsilons)
+    found, _ = system.coefs_and_means(taken, epsilons)
     rows = taken[0]
     for e, epsilon in enumerate(epsilons):
         for k in range(2):
@@ -99,14 +100,14 @@ def test_solves_are_direct_where_the_decomposition_would_not_do(rng, monkeypatch
     monkeypatch.setattr(
         dual, "penalised_solves", lambda *args: calls.append(1) or solves(*args)
     )
-    system.coefs(everything, np.array([1.0]))  # nothing was decomposed yet
-    system.loo(np.array([1.0]))
+    system.coefs_and_means(everything, np.array([1.0]))  # nothing was decomposed yet
     assert len(calls) == 1
-    system.coefs(everything, np.array([1.0]))
+    system = system.with_spectrum()
+    system.coefs_and_means(everything, np.array([1.0]))
     assert len(calls) == 1
-    system.coefs(half, np.array([1.0]))  # cheaper by itself
-    system.coefs(everything, np.array([1e-9]))  # rounding would show
-    system.coefs(everything, np.array([0.0]))
+    system.coefs_and_means(half, np.array([1.0]))  # cheaper by itself
+    system.coefs_and_means(everything, np.array([1e-9]))  # rounding would show
+    system.coefs_and_means(everything, np.array([0.0]))
     assert len(calls) == 4
 
 
@@ -115,11 +116,10 @@ def test_libraries_agree_on_folds_after_leave_one_out(foreign, rng):
     subsets, epsilons = np.arange(30)[None, :] % 8 != 0, np.array([0.3, 5.0])
     answers = []
     for array, numpy in ((np.asarray, np.asarray), (foreign.array, foreign.numpy)):
-        system = ridge_system(
-            array(X), array(Y), array(weight), fit_intercept=True, method="dual"
-        )
-        system.loo(array(epsilons))
-        answers.append(numpy(system.coefs(array(subsets), array(epsilons))))
+        given = array(X), array(Y), array(weight)
+        system = ridge_system(*given, fit_intercept=True, method="dual", loo=True)
+        coefs, _ = system.coefs_and_means(array(subsets), array(epsilons))
+        answers.append(numpy(coefs))
     assert_close(answers[1], answers[0])
 
 
@@ -239,12 +239,12 @@ def test_libraries_agree_on_leave_one_out(foreign, rng, method):
     assert_close(scale, expected_scale)
 
 
-def test_the_cheapest_system_is_chosen(rng, monkeypatch):
+def test_the_cheapest_system_is_chosen(rng):
     wide, tall = (drawn(rng, size) for size in SIZES)
     assert isinstance(ridge_system(*wide, fit_intercept=True), GramRidge)
     assert isinstance(ridge_system(*tall, fit_intercept=True), MomentRidge)
-    monkeypatch.setattr("sltr.ridge.LARGEST_DIRECT", 5)
-    assert isinstance(ridge_system(*wide, fit_intercept=True), CGRidge)
+    small = RidgeLimits(largest_side=5)
+    assert isinstance(ridge_system(*wide, fit_intercept=True, limits=small), CGRidge)
 
 
 @pytest.mark.parametrize(
@@ -253,10 +253,10 @@ def test_the_cheapest_system_is_chosen(rng, monkeypatch):
         ((100, 5000), {}, "dual"),
         ((5000, 100), {}, "primal"),
         ((30_000, 40_000), {}, "cg"),
-        ((4000, 10**6), {"limit": 10**9 + 10**8}, "dual"),
-        ((4000, 10**6), {"limit": 10**9}, "cg"),
-        ((4000, 10**6), {"limit": 10**9, "itemsize": 4}, "dual"),
-        ((10**6, 4000), {"limit": 10**9, "itemsize": 4}, "cg"),
+        ((4000, 10**6), {"memory": 10**9 + 10**8}, "dual"),
+        ((4000, 10**6), {"memory": 10**9}, "cg"),
+        ((4000, 10**6), {"memory": 10**9, "itemsize": 4}, "dual"),
+        ((10**6, 4000), {"memory": 10**9, "itemsize": 4}, "cg"),
     ],
 )
 def test_the_choice_keeps_to_the_memory_limit(size, options, expected):
@@ -287,15 +287,17 @@ def test_a_sketch_saves_iterations_and_changes_nothing(rng, kind):
 
     X = Counted(X)
     plain = CGRidge(X, Y, weight, True)
-    expected = plain.coefs(subsets, epsilons)
+    expected = plain.coefs_and_means(subsets, epsilons)[0]
     n_plain = len(passes)
     passes.clear()
     found = ridge_system(X, Y, weight, fit_intercept=True, method="cg")
     np.testing.assert_allclose(
-        found.coefs(subsets, epsilons), expected, rtol=1e-5, atol=1e-8
+        found.coefs_and_means(subsets, epsilons)[0], expected, rtol=1e-5, atol=1e-8
     )
     assert len(passes) < n_plain / 3
-    small = ridge_system(X, Y, weight, fit_intercept=True, method="cg", limit=170 * 320)
+    small = ridge_system(
+        X, Y, weight, fit_intercept=True, method="cg", memory=170 * 320
+    )
     assert small.sketch.shape == (80, 10)
 
 
@@ -310,7 +312,8 @@ def test_a_budget_that_runs_out_is_reported_with_the_residual(rng):
         max_iter=3,
         unconverged=lambda *a: told.append(a),
     )
-    found = system.coefs(np.ones((1, 80), bool), np.array([0.1]))[0, 0, 0]
+    found, _ = system.coefs_and_means(np.ones((1, 80), bool), np.array([0.1]))
+    found = found[0, 0, 0]
     (residual, n_iter) = told[0]
     assert n_iter == 3
     A, y = X - X.mean(axis=0), Y[:, 0] - Y.mean()

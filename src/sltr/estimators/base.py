@@ -49,6 +49,7 @@ class SLTRBase(BaseEstimator):
             self._settings(),
             fit_intercept=self.fit_intercept,
             radius=self.radius,
+            epsilon=self.epsilons if hasattr(self, "cv") else self.epsilon,
             memory_limit=self.memory_limit,
             unconverged=warn_of_pilot,
             policy=self._policy,

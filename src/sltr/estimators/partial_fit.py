@@ -13,13 +13,19 @@ from scipy.special import logit
 from sltr.arrays import Array, array_namespace, to_numpy
 from sltr.core.estimate import Settings
 from sltr.estimators.labels import SMALLEST_SLOPE, indicators_among
-from sltr.ridge import LARGEST_DIRECT
+from sltr.ridge import DEFAULT_LIMITS, RidgeLimits
 from sltr.ridge.moments import Moments, StreamedRidge, merge, moments
 from sltr.samples.samples import Samples
 from sltr.tuning.task import Task
 
 
-def add_chunk(seen: Moments | None, samples: Samples, Y: Array, refine: Any) -> Moments:
+def add_chunk(
+    seen: Moments | None,
+    samples: Samples,
+    Y: Array,
+    refine: Any = None,
+    limits: RidgeLimits = DEFAULT_LIMITS,
+) -> Moments:
     """Return the moments of what was seen before, and of this chunk."""
     if refine is not None:
         msg = (
@@ -28,11 +34,11 @@ def add_chunk(seen: Moments | None, samples: Samples, Y: Array, refine: Any) -> 
         )
         raise ValueError(msg)
     n_features = samples.flat.shape[1]
-    if n_features > LARGEST_DIRECT:
+    if n_features > limits.largest_side:
         msg = (
             f"Samples of {n_features} entries were given; partial_fit keeps a matrix "
-            f"of that size squared and takes up to {LARGEST_DIRECT}. Use fit with X in "
-            "a file, or shrink X."
+            f"of that size squared and takes up to {limits.largest_side}. Use fit with "
+            "X in a file, or shrink X."
         )
         raise ValueError(msg)
     new = samples.design.reduce_rows(moments, merge, [Y, samples.weight])

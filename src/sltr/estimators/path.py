@@ -113,6 +113,7 @@ def sltr_path(
             settings,
             fit_intercept=fit_intercept,
             radius=radius,
+            epsilon=epsilons,
             memory_limit=memory_limit,
             unconverged=warn_of_pilot,
         )

@@ -15,7 +15,7 @@ from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_nonnegative
 from sltr.peers.search import LinearTrials, Searched, search
 from sltr.ridge import RidgeSystem, ridge_system
-from sltr.ridge.penalty import choose_epsilon
+from sltr.ridge.penalty import choose_epsilon, penalty_ladder
 from sltr.samples.check import check_samples
 from sltr.samples.front import Centring
 from sltr.samples.samples import Samples
@@ -164,11 +164,15 @@ def _pilot(
 ) -> tuple[float, Array]:
     """Return the penalty, chosen if need be, and the ridge estimate for it."""
     system = ridge_system(
-        samples.flat, samples.y[:, None], samples.weight, fit_intercept=fit_intercept
+        samples.flat,
+        samples.y[:, None],
+        samples.weight,
+        fit_intercept=fit_intercept,
+        loo=isinstance(epsilon, str),
     )
     penalty = choose_epsilon(system, epsilon, samples.X)
     everyone = (samples.weight > 0)[None, :]
-    coef = system.coefs(everyone, as_array([penalty], samples.X))
+    coef, _ = system.coefs_and_means(everyone, as_array([penalty], samples.X))
     return penalty, array_namespace(coef).reshape(coef, samples.shape)
 
 
@@ -180,10 +184,6 @@ def _intercept(samples: Samples, coef: Array, fit_intercept: bool) -> float:
     share = Centring(samples.weight, True).share
     mean = xp.sum((share @ samples.flat) * xp.reshape(coef, (-1,)))
     return float(xp.sum(share * samples.y) - mean)
-
-
-# Over the mean eigenvalue, the largest first: of equally good ones it is taken.
-FACTORS = tuple(10.0 ** (k / 3) for k in range(15, -19, -1))
 
 
 def loo_parameters(model: Any) -> list[str]:
@@ -242,9 +242,8 @@ def _search_penalties(
     xp = array_namespace(responses)
     # The mean eigenvalue is zero if all samples are equal: any penalty will do.
     scale = system.mean_eigenvalue() or 1.0
-    # In single precision smaller ones drown in rounding.
-    floor = 1e4 * float(xp.finfo(responses.dtype).eps)
-    penalties = [scale * factor for factor in FACTORS if factor > floor]
+    # The largest first: of equally good ones it is taken.
+    penalties = penalty_ladder(scale, responses, 3)[::-1]
 
     def fit_all(rows: np.ndarray) -> LinearTrials:
         subset = as_array(np.isin(np.arange(len(Y)), rows), responses, dtype=xp.bool)

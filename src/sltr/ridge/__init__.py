@@ -13,34 +13,32 @@ root weights and removes the weighted mean, A = Cᵀ(X − shift) for any shift.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sltr.arrays import Array
-from sltr.ridge.conjugate_gradients import (
-    CGRidge,
-    Unconverged,
-    cg_ridge,
-)
-from sltr.ridge.gram import GramRidge, gram_ridge
-from sltr.ridge.moments import MomentRidge, moment_ridge
-from sltr.ridge.penalty import CHOLESKY_PER_EIGH
+from sltr.ridge.conjugate_gradients import Unconverged, cg_ridge
+from sltr.ridge.gram import gram_ridge
+from sltr.ridge.moments import moment_ridge
 from sltr.samples.samples import as_design
 
-__all__ = [
-    "CHOLESKY_PER_EIGH",
-    "CGRidge",
-    "GramRidge",
-    "MomentRidge",
-    "RidgeSystem",
-    "cheapest_method",
-    "ridge_system",
-]
+
+@dataclass(frozen=True)
+class RidgeLimits:
+    """When a factorisation is too large, and what conjugate gradients may take."""
+
+    # Above this short side a factorisation takes hours, and 3 GB for each matrix.
+    largest_side: int = 20_000
+    # Matrices of the short side's size that a factorisation holds at its peak.
+    matrices_held: int = 8
+    # Columns of the sketch: n of their numbers each are held, P for a while.
+    sketch_rank: int = 100
+    # The sketch may take one part in so many of the memory limit.
+    sketch_share: int = 4
+    max_iter: int = 2000
 
 
-# Above this short side a factorisation takes hours, and 3 GB for each matrix.
-LARGEST_DIRECT = 20_000
-# Matrices of the short side's size that a factorisation holds at its peak.
-MATRICES_HELD = 8
+DEFAULT_LIMITS = RidgeLimits()
 
 
 class RidgeSystem(Protocol):
@@ -50,14 +48,11 @@ class RidgeSystem(Protocol):
     def method(self) -> str:
         """Which one: "dual", "primal" or "cg"."""
 
-    def coefs(self, subsets: Array, epsilons: Array) -> Array:
-        """Return pilots of shape (S, E, K, P): subsets, penalties, responses.
+    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
+        """Return pilots (S, E, K, P) and the subsets' weighted mean samples (S, P).
 
         `subsets` (S, n) is true where a sample takes part; `epsilons` is (E,).
         """
-
-    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots and the subsets' weighted mean samples, (S, P)."""
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""
@@ -67,26 +62,29 @@ class RidgeSystem(Protocol):
 
 
 def cheapest_method(
-    n_samples: int, n_features: int, *, itemsize: int = 8, limit: int | None = None
+    n_samples: int,
+    n_features: int,
+    *,
+    itemsize: int = 8,
+    memory: int | None = None,
+    limits: RidgeLimits = DEFAULT_LIMITS,
 ) -> str:
-    """Return the system of least cost among those that fit.
+    """Return the system of least cost among those that fit into some bytes of memory.
 
     A factorisation costs n·P·m for the products and m³ for each solve, m the
-    shorter side; where `MATRICES_HELD` matrices of that side exceed the limit in
-    bytes, or it is beyond `LARGEST_DIRECT`, only conjugate gradients are left.
-    Moments are in double precision, whatever the samples' `itemsize`.
+    shorter side. Moments are in double precision, whatever the samples' `itemsize`.
 
     Examples
     --------
     >>> cheapest_method(100, 5000), cheapest_method(10**5, 500)
     ('dual', 'primal')
-    >>> cheapest_method(5000, 6000, limit=10**9)
+    >>> cheapest_method(5000, 6000, memory=10**9)
     'cg'
     """
     short = min(n_samples, n_features)
     method = "dual" if n_samples <= n_features else "primal"
-    held = MATRICES_HELD * (itemsize if method == "dual" else 8) * short**2
-    too_large = short > LARGEST_DIRECT or (limit is not None and held > limit)
+    held = limits.matrices_held * (itemsize if method == "dual" else 8) * short**2
+    too_large = short > limits.largest_side or (memory is not None and held > memory)
     return "cg" if too_large else method
 
 
@@ -97,32 +95,39 @@ def ridge_system(
     *,
     fit_intercept: bool,
     method: str = "auto",
-    limit: int | None = None,
+    loo: bool = False,
+    memory: int | None = None,
+    limits: RidgeLimits = DEFAULT_LIMITS,
     unconverged: Unconverged | None = None,
 ) -> RidgeSystem:
     """Prepare the cheapest of the three systems for these samples.
 
-    Parameters
-    ----------
-    X : array of shape (n, P), or lazy samples
-    Y : array of shape (n, K)
-    weight : array of shape (n,), positive
-    fit_intercept : bool
-    method : {"auto", "dual", "primal", "cg"}
-    limit : int, optional
-        Bytes of memory that "auto" keeps to.
-    unconverged : callable, optional
-        Called with the relative residual reached and the number of iterations, if
-        conjugate gradients run out of theirs.
+    X is a design or an array (n, P), Y is (n, K) and the weights (n,) are positive.
+    `loo` says that leave-one-out errors will be asked for, and `memory` how many
+    bytes to keep to. `unconverged` is called with the relative residual reached and
+    the number of iterations, if conjugate gradients run out of theirs.
     """
     X = as_design(X)
     if method == "auto":
         itemsize = 4 if "32" in str(weight.dtype) else 8
-        method = cheapest_method(*X.shape, itemsize=itemsize, limit=limit)
-    if method == "cg":
-        return cg_ridge(
-            X, Y, weight, fit_intercept, limit=limit, unconverged=unconverged
+        method = cheapest_method(
+            *X.shape, itemsize=itemsize, memory=memory, limits=limits
         )
     if method == "primal":
         return moment_ridge(X, Y, weight, fit_intercept)
-    return gram_ridge(X, Y, weight, fit_intercept)
+    if method == "dual":
+        system = gram_ridge(X, Y, weight, fit_intercept)
+        return system.with_spectrum() if loo else system
+    rank = limits.sketch_rank
+    if memory is not None:
+        room = memory // limits.sketch_share
+        rank = max(1, min(rank, room // (8 * sum(X.shape))))
+    return cg_ridge(
+        X,
+        Y,
+        weight,
+        fit_intercept,
+        rank=rank,
+        max_iter=limits.max_iter,
+        unconverged=unconverged,
+    )

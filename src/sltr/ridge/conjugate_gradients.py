@@ -1,4 +1,4 @@
-"""Preconditioned conjugate gradients for a batch of systems."""
+"""Conjugate gradients for a batch of systems; ridge by products with X alone."""
 
 from __future__ import annotations
 
@@ -78,12 +78,6 @@ def _ratio(a: Array, b: Array) -> Array:
     return xp.where(some, a / xp.where(some, b, 1.0), 0.0)
 
 
-# Largest rank of the sketch; its n × rank numbers are held, P × rank for a while.
-SKETCH_RANK = 100
-# Share of the memory limit for the sketch.
-SKETCH_SHARE = 4
-MAX_ITER = 2000
-
 Unconverged = Callable[[float, int], None]
 
 
@@ -104,15 +98,11 @@ class CGRidge:
     fit_intercept: bool
     sketch: Array | None = None
     tol: float = 1e-10
-    max_iter: int = MAX_ITER
+    max_iter: int = 2000
     unconverged: Unconverged | None = None
 
-    def coefs(self, subsets: Array, epsilons: Array) -> Array:
-        """Return pilots of shape (S, E, K, P); two reads of X per iteration."""
-        return self.coefs_and_means(subsets, epsilons)[0]
-
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots and the subsets' means (S, P)."""
+        """Return pilots and the subsets' means (S, P); two reads of X per iteration."""
         xp = array_namespace(self.Y)
         everywhere = subsets[:, None, :]  # for all penalties
         centring = Centring.of_subsets(everywhere, self.weight, self.fit_intercept)
@@ -136,10 +126,10 @@ class CGRidge:
         rows = xp.matrix_transpose(centring.spread(solution))  # (S, E, K, n)
         flat = xp.reshape(rows, (-1, self.X.shape[0]))
         shares = centring.share[:, 0, :]
-        found = self.X.combine(xp.concat([flat, shares], axis=0))
+        products = self.X.combine(xp.concat([flat, shares], axis=0))
         n_pilots = flat.shape[0]
         shape = (*rows.shape[:3], self.X.shape[1])
-        return xp.reshape(found[:n_pilots, :], shape), found[n_pilots:, :]
+        return xp.reshape(products[:n_pilots, :], shape), products[n_pilots:, :]
 
     def _preconditioner(
         self, centring: Centring, penalty: Array
@@ -150,11 +140,12 @@ class CGRidge:
         xp = array_namespace(self.sketch)
         # A subset's rows are those of all samples, weighted and centred anew.
         rows = self.sketch / xp.sqrt(self.weight)[:, None]
-        own = [
-            Centring(centring.weight[s, 0, :], self.fit_intercept).gather(rows)
-            for s in range(centring.weight.shape[0])
-        ]
-        kernel = xp.stack([xp.matrix_transpose(part) @ part for part in own], axis=0)
+        kernels = []
+        for s in range(centring.weight.shape[0]):
+            subset = Centring(centring.weight[s, 0, :], self.fit_intercept)
+            part = subset.gather(rows)
+            kernels.append(xp.matrix_transpose(part) @ part)
+        kernel = xp.stack(kernels, axis=0)
         values, vectors = eigh(kernel)  # (S, r), (S, r, r)
         floor = 1e-12 * xp.max(values, axis=1, keepdims=True)
         seen = values > floor
@@ -198,13 +189,11 @@ def cg_ridge(
     weight: Array,
     fit_intercept: bool,
     *,
-    limit: int | None = None,
+    rank: int,
+    max_iter: int,
     unconverged: Unconverged | None = None,
 ) -> CGRidge:
-    """Make the sketch, which reads X twice; its rank keeps to the limit in bytes."""
-    rank = SKETCH_RANK
-    if limit is not None:
-        rank = max(1, min(rank, limit // (SKETCH_SHARE * 8 * sum(X.shape))))
+    """Make a sketch of this rank, which reads X twice."""
     sketch = _nystrom_factor(X, weight, fit_intercept, rank)
     return CGRidge(
         X,
@@ -212,7 +201,7 @@ def cg_ridge(
         weight,
         fit_intercept,
         sketch,
-        max_iter=MAX_ITER,
+        max_iter=max_iter,
         unconverged=unconverged,
     )
 

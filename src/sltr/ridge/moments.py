@@ -122,30 +122,26 @@ class MomentRidge:
     fit_intercept: bool
     total: Moments
 
-    def coefs(self, subsets: Array, epsilons: Array) -> Array:
-        """Return pilots of shape (S, E, K, P)."""
-        return self.coefs_and_means(subsets, epsilons)[0]
-
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and the subsets' means (S, P); reads what is left out."""
         xp = array_namespace(self.weight)
-        found, means = [], []
+        solved, means = [], []
         for s in range(subsets.shape[0]):
-            own = self._of(subsets[s, :])
-            found.append(penalised_solves(*own.normal(self.fit_intercept), epsilons))
-            means.append(own.x_mean)
-        pilots, dtype = xp.matrix_transpose(xp.stack(found, axis=0)), self.total.dtype
+            part = self._moments_of(subsets[s, :])
+            solved.append(penalised_solves(*part.normal(self.fit_intercept), epsilons))
+            means.append(part.x_mean)
+        pilots, dtype = xp.matrix_transpose(xp.stack(solved, axis=0)), self.total.dtype
         return xp.astype(pilots, dtype), xp.astype(xp.stack(means, axis=0), dtype)
 
-    def _of(self, subset: Array) -> Moments:
+    def _moments_of(self, subset: Array) -> Moments:
         """Return the moments of a subset: the total less what is left out."""
         xp = array_namespace(self.weight)
         out = xp.nonzero(~subset)[0]
         if out.shape[0] == 0:
             return self.total
-        own = [xp.take(values, out, axis=0) for values in (self.Y, self.weight)]
-        rest = self.X.take(to_numpy(out))
-        return without(self.total, rest.reduce_rows(moments, merge, own))
+        rowwise = [xp.take(values, out, axis=0) for values in (self.Y, self.weight)]
+        left_out = self.X.take(to_numpy(out)).reduce_rows(moments, merge, rowwise)
+        return without(self.total, left_out)
 
     def loo(self, epsilons: Array) -> Array:
         """Return the mean squared leave-one-out error for each penalty, (E,)."""
@@ -215,17 +211,12 @@ class StreamedRidge:
     moments: Moments
     fit_intercept: bool
 
-    def coefs(self, subsets: Array, epsilons: Array) -> Array:
-        """Return pilots of shape (1, E, K, P)."""
-        return self.coefs_and_means(subsets, epsilons)[0]
-
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots and the mean sample (1, P)."""
+        """Return pilots (1, E, K, P) and the mean sample (1, P)."""
         xp = array_namespace(self.moments.second)
         normal, cross = self.moments.normal(self.fit_intercept)
-        found = penalised_solves(normal, cross, epsilons)
-        pilots, mean = xp.matrix_transpose(found), self.moments.x_mean
-        dtype = self.moments.dtype
+        pilots = xp.matrix_transpose(penalised_solves(normal, cross, epsilons))
+        mean, dtype = self.moments.x_mean, self.moments.dtype
         return xp.astype(pilots, dtype)[None, ...], xp.astype(mean, dtype)[None, :]
 
     def loo(self, epsilons: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Penalised solves, leave-one-out errors and the scale of penalties."""
+"""Penalised solves, leave-one-out errors, and the penalty they choose."""
 
 from __future__ import annotations
 
@@ -71,6 +71,14 @@ def mean_eigenvalue(trace: Array, weight: Array, n_features: int) -> float:
     return float(trace) / min(float(xp.sum(weight)), float(n_features))
 
 
+def penalty_ladder(scale: float, like: Array, n_steps: int = 6) -> list[float]:
+    """Return penalties from 1e-6 to 1e5 times a scale, `n_steps` for each decade."""
+    # In single precision smaller penalties, or a tenth of them, drown in rounding.
+    floor = 1e4 * float(array_namespace(like).finfo(like.dtype).eps)
+    factors = [10.0 ** (k / n_steps) for k in range(-6 * n_steps, 5 * n_steps + 1)]
+    return [scale * factor for factor in factors if factor > floor]
+
+
 def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> float:
     """Return a given penalty, or the one of least leave-one-out error."""
     if isinstance(epsilon, str) and epsilon != "loo":
@@ -79,18 +87,13 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     if not isinstance(epsilon, str):
         return check_nonnegative(epsilon, "epsilon")
     scale = system.mean_eigenvalue()
-    limits = array_namespace(like).finfo(like.dtype)
-    check_squares(
-        max(scale, 0.0) ** 0.5, like, "X"
-    )  # stored samples were not yet looked at
+    # Samples that stay in a file have not been read before.
+    check_squares(max(scale, 0.0) ** 0.5, like, "X")
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0
-    # In single precision smaller penalties, or a tenth of them, drown in rounding.
-    floor = 1e4 * float(limits.eps)
-    factors = [10.0 ** (k / 6) for k in range(-36, 31)]
-    candidates = [scale * factor for factor in factors if factor > floor]
-    errors = to_python(system.loo(as_array(candidates, like)))
+    penalties = penalty_ladder(scale, like)
+    errors = to_python(system.loo(as_array(penalties, like)))
     # Below the noise the error is flat: the largest penalty that is as good.
     good = min(errors) * (1.0 + 1e-3)
     best = max(e for e, error in enumerate(errors) if error <= good)
-    return candidates[best]
+    return penalties[best]

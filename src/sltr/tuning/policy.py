@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sltr.ridge import DEFAULT_LIMITS, RidgeLimits
+
 
 @dataclass(frozen=True)
 class Policy:
     """How hard a tuning tries. `DEFAULT` is what estimators use; tests pass others."""
 
+    # When the pilot's factorisation is too large.
+    ridge_limits: RidgeLimits = DEFAULT_LIMITS
     # Penalties of the pilot: multiples of the one of least leave-one-out error, and
     # multiples of that to try first where whole groups of samples are left out.
     epsilon_factors: tuple[float, ...] = (0.1, 1.0, 10.0)

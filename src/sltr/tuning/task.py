@@ -92,12 +92,14 @@ def prepare(
     *,
     fit_intercept: bool,
     radius: str,
+    epsilon: Any = None,
     memory_limit: Any = None,
     unconverged: Callable[[float, int], None] | None = None,
     policy: Policy = DEFAULT,
 ) -> Task:
     """Prepare the ridge system of some samples: the expensive part, done once.
 
+    An `epsilon` of "loo" says that leave-one-out errors will choose the penalty.
     `unconverged` is called with the residual and the iterations of conjugate
     gradients that ran out of budget.
     """
@@ -112,7 +114,9 @@ def prepare(
         Y,
         samples.weight,
         fit_intercept=fit_intercept,
-        limit=limit if lazy else None,
+        loo=isinstance(epsilon, str) and epsilon == "loo",
+        memory=limit if lazy else None,
+        limits=policy.ridge_limits,
         unconverged=unconverged,
     )
     return Task(samples, Y, system, bool(fit_intercept), radius, settings, policy)
