@@ -6,32 +6,50 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 
 from sltr.arrays import Array, array_namespace, as_array
 from sltr.estimators.base import unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
+    _GLM,
     ALPHAS_RIDGE,
     Prepared,
-    check_search,
     choose_by_bic,
     predict_mean,
     prepare,
-    prepare_samples,
-    remember,
     scores_with_covariates,
-    search_ranks,
-    warn_unless_converged,
 )
 from sltr.refine.factors import CP, Form
 from sltr.refine.glm import FAMILIES
-from sltr.samples.check import check_covariates, check_samples
+from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
 
 
-class CPRegressor(RegressorMixin, BaseEstimator):
+class _CP(_GLM):
+    """What the CP estimators share: the choice by BIC, and how factors are kept."""
+
+    rank: int | str
+    ranks: Sequence[int]
+    alpha_ridge: float
+    alpha_l1: float
+
+    def _fit_by_bic(self, prepared: Prepared) -> Any:
+        structures = cp_structures(self.shape_in_, self.rank, self.ranks)
+        structure, found = choose_by_bic(
+            prepared, structures, self, ridge=self.alpha_ridge, l1=self.alpha_l1
+        )
+        self._warn_unless_converged(found)
+        return self._remember(prepared, structure, found)
+
+    def _remember_blocks(self, structure: Form, blocks: Any, unit: float) -> None:
+        """Set `rank_` and `factors_`, whose tensor is `coef_`."""
+        self.rank_ = structure.rank
+        self.factors_ = [block * unit ** (1.0 / len(blocks)) for block in blocks]
+
+
+class CPRegressor(RegressorMixin, _CP):
     r"""Generalised linear model whose coefficient tensor has a low CP rank.
 
     With :math:`B = \sum_{r=1}^R b_r^{(1)} \circ \dots \circ b_r^{(M)}` and the
@@ -143,15 +161,15 @@ class CPRegressor(RegressorMixin, BaseEstimator):
         covariates : array of shape (n,) or (n, q), optional
             Scalar covariates z, not penalised.
         """
-        prepared = prepare_samples(self, X, y, sample_weight, covariates, self.family)
-        return _fit(self, prepared)
+        prepared = self._prepare(X, y, sample_weight, covariates, self.family)
+        return self._fit_by_bic(prepared)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""
         return predict_mean(self, X, covariates, self.family)
 
 
-class CPClassifier(ClassifierMixin, BaseEstimator):
+class CPClassifier(ClassifierMixin, _CP):
     """Binary logistic regression whose coefficient tensor has a low CP rank.
 
     It is `CPRegressor` with ``family="binomial"`` (the problem, its parameters and its
@@ -216,11 +234,10 @@ max_iter, random_state
         """Fit the model; see `CPRegressor.fit`, with labels of two classes for y."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, encoded = _two_classes(samples.y)
-        n_kept = samples.X.shape[0]
-        Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
-        self.n_covariates_in_ = Z.shape[1]
+        Z = self._check_covariates(covariates, samples, sample_weight)
         numbers = Samples(samples.X, as_array(encoded, samples.X), samples.weight)
-        return _fit(self, prepare(numbers, Z, "binomial", self.fit_intercept))
+        prepared = prepare(numbers, Z, "binomial", self.fit_intercept)
+        return self._fit_by_bic(prepared)
 
     def decision_function(self, X: Any, covariates: Any = None) -> Array:
         """Return the log-odds of the second class, shape (n,)."""
@@ -250,26 +267,6 @@ def _two_classes(labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return classes, indicators[:, 0]
 
 
-def _fit(model: Any, prepared: Prepared) -> Any:
-    structures = cp_structures(model.shape_in_, model.rank, model.ranks)
-    structure, found = choose_by_bic(
-        prepared, structures, model, ridge=model.alpha_ridge, l1=model.alpha_l1
-    )
-    warn_unless_converged(model, found)
-    remember(model, prepared, structure, found)
-    return remember_factors(model, prepared, structure, found.blocks)
-
-
-def remember_factors(
-    model: Any, prepared: Prepared, structure: Form, blocks: Any
-) -> Any:
-    """Set `rank_` and `factors_`, whose tensor is `coef_`."""
-    unit = prepared.coef_unit ** (1.0 / len(blocks))
-    model.rank_ = structure.rank
-    model.factors_ = [block * unit for block in blocks]
-    return model
-
-
 def cp_structures(
     shape: tuple[int, ...], rank: int | str, ranks: Sequence[int]
 ) -> list[Form]:
@@ -288,7 +285,7 @@ def cp_structures(
     return [Form(CP, shape, check_count(rank, "rank", largest=largest))]
 
 
-class CPRegressorCV(RegressorMixin, BaseEstimator):
+class CPRegressorCV(RegressorMixin, _CP):
     """`CPRegressor` with rank and ridge chosen by cross-validation.
 
     For each rank the ridge falls from its largest value, every fit starting from its
@@ -376,26 +373,16 @@ class CPRegressorCV(RegressorMixin, BaseEstimator):
         groups: Any = None,
     ) -> CPRegressorCV:
         """Choose and fit; see `CPRegressor.fit`. `groups` go to the splitter."""
-        samples, Z, folds = check_search(self, X, y, sample_weight, covariates, groups)
-        self.n_covariates_in_ = Z.shape[1]
-        structures = cp_structures(self.shape_in_, "bic", self.ranks)
-        searched, structure, prepared, found = search_ranks(
-            self,
-            samples,
-            Z,
-            folds,
-            structures,
-            lambda s, a: CPRegressor(s.rank, family=self.family, alpha_ridge=a),
-            {"rank": [s.rank for s in structures]},
+        return self._fit_best(
+            X,
+            y,
+            sample_weight,
+            covariates,
+            groups,
+            offered=lambda: ("rank", cp_structures(self.shape_in_, "bic", self.ranks)),
+            plain=CPRegressor,
             l1=self.alpha_l1,
-            weighted=sample_weight is not None,
         )
-        self.alpha_ridge_ = searched.params["alpha_ridge"]
-        self.best_score_, self.cv_results_ = searched.best_score, searched.table
-        self.scored_by_ = searched.scored_by
-        warn_unless_converged(self, found)
-        remember(self, prepared, structure, found)
-        return remember_factors(self, prepared, structure, found.blocks)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""

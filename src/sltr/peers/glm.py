@@ -7,19 +7,20 @@ square; so a fit does not change with the units of X and y.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
 from sltr.estimators.base import linear_scores, warn_caller
 from sltr.parameters import check_count, check_nonnegative, check_sequence
-from sltr.peers.search import Searched, search
+from sltr.peers.search import search
 from sltr.refine.factors import Form
 from sltr.refine.glm import FAMILIES, TensorGLM
 from sltr.refine.sweeps import GLMFit, fit_blocks, glm_starts, unfoldings
@@ -27,7 +28,7 @@ from sltr.samples.check import check_covariates, check_samples
 from sltr.samples.front import divide_by_unit
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.choose import check_rule
-from sltr.tuning.folds import Split, weighted_splits
+from sltr.tuning.folds import weighted_splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +85,6 @@ class Prepared:
         if self.fit_intercept:
             return coef, float(gamma[0]), gamma[1:]
         return coef, 0.0, gamma
-
-
-def prepare_samples(
-    model: Any, X: Any, y: Any, sample_weight: Any, covariates: Any, family: str
-) -> Prepared:
-    """Check the user's data and bring it to units of one."""
-    samples = check_samples(model, X, y, sample_weight)
-    check_response(samples.y, check_family(family))
-    n_kept = samples.X.shape[0]
-    Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
-    model.n_covariates_in_ = Z.shape[1]
-    return prepare(samples, Z, family, model.fit_intercept)
 
 
 def check_family(family: Any) -> str:
@@ -271,57 +260,6 @@ def _n_parameters(prepared: Prepared, structure: Form) -> int:
     return structure.n_parameters() + prepared.n_covariates
 
 
-def remember(model: Any, prepared: Prepared, structure: Form, found: GLMFit) -> Any:
-    """Set the fitted attributes that all these estimators have."""
-    coef = found.structure.coef()[0, ...]
-    parts = prepared.original(coef, found.gamma)
-    model.coef_, model.intercept_, model.covariate_coef_ = parts
-    model.deviance_path_ = found.path
-    unit = prepared.response_unit
-    # A product, since a power that overflows is an error.
-    model.deviance_ = found.deviance * prepared.weight_unit * unit * unit
-    model.n_iter_ = len(found.path)
-    model.bic_ = bic(prepared, structure, found)
-    return model
-
-
-def warn_unless_converged(model: Any, found: GLMFit) -> None:
-    """Warn when the budget ran out, saying how much the last sweep still gained."""
-    if found.converged:
-        return
-    name, path = type(model).__name__, found.path
-    if len(path) < 2:
-        msg = (
-            f"{name} stopped after one sweep, too few to tell how far it had come. "
-            "Raise max_iter."
-        )
-    else:
-        gain = (path[-2] - path[-1]) / (abs(path[-1]) + 1.0)
-        msg = (
-            f"{name} stopped after {len(path)} sweeps; the last one lowered the "
-            f"objective by {gain:.1e} (tol={model.tol}). Raise max_iter, tol or the "
-            "penalty."
-        )
-    warn_caller(msg)
-
-
-def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
-    """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
-    eta = linear_scores(model, X)
-    Z = check_covariates(
-        covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
-    )
-    return eta + Z @ as_array(model.covariate_coef_, Z) if Z.shape[1] else eta
-
-
-def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
-    """Return the expected response, shape (n,)."""
-    return FAMILIES[family].mean(scores_with_covariates(model, X, covariates))
-
-
-ALPHAS_RIDGE = (1e-3, 1e-2, 1e-1)
-
-
 @dataclass(frozen=True, eq=False)
 class GlmTrials:
     """Candidates of a search as fitted estimators, which predict with covariates."""
@@ -346,80 +284,164 @@ class GlmTrials:
         return candidate
 
 
-def check_search(
-    model: Any, X: Any, y: Any, sample_weight: Any, covariates: Any, groups: Any
-) -> tuple[Samples, Array, list[Split]]:
-    """Return samples, covariates and folds of what a CV estimator was given."""
-    check_rule(model.rule)
-    samples = check_samples(model, X, y, sample_weight)
-    check_response(samples.y, check_family(model.family))
-    n_kept = samples.X.shape[0]
-    Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
-    binomial = model.family == "binomial"
-    folds = weighted_splits(
-        model.cv, y, sample_weight, groups=groups, classifier=binomial
-    )
-    return samples, Z, folds
-
-
-def search_ranks(
-    model: Any,
-    samples: Samples,
-    Z: Array,
-    folds: list[Split],
-    structures: Sequence[Form],
-    plain: Callable[[Form, float], Any],
-    names: Mapping[str, Sequence],
-    *,
-    l1: float = 0.0,
-    weighted: bool,
-) -> tuple[Searched, Form, Prepared, GLMFit]:
-    """Score all pairs of structure and ridge, and fit the best on all samples.
-
-    `plain` makes the estimator of one pair, `names` calls the structures by their
-    parameter. Ridges fall, and every fit starts from the one before it.
-    """
-    alphas = _falling(model.alphas_ridge)
-    pairs = [(s, a) for s in range(len(structures)) for a in alphas]
-
-    def fit_all(rows: np.ndarray) -> GlmTrials:
-        train = samples.take(rows), take_rows(Z, rows)
-        prepared = prepare(*train, model.family, model.fit_intercept)
-        models = []
-        for structure in structures:
-            fits = fit_path(prepared, structure, model, alphas, l1=l1)
-            for alpha, found in zip(alphas, fits, strict=True):
-                candidate = plain(structure, alpha)
-                candidate.shape_in_ = model.shape_in_
-                candidate.n_features_in_ = model.shape_in_[0]
-                candidate.n_covariates_in_ = Z.shape[1]
-                models.append(remember(candidate, prepared, structure, found))
-        return GlmTrials(models, Z)
-
-    # Fewer parameters are simpler, then larger ridges.
-    size = [(structures[s].n_parameters(), -a) for s, a in pairs]
-    order = {value: place for place, value in enumerate(sorted(set(size)))}
-    params = {key: [values[s] for s, _ in pairs] for key, values in names.items()}
-    searched = search(
-        model,
-        samples,
-        folds,
-        {**params, "alpha_ridge": [a for _, a in pairs]},
-        fit_all,
-        scoring=model.scoring,
-        rule=model.rule,
-        complexity=np.array([order[value] for value in size]),
-        weighted=weighted,
-        n_jobs=model.n_jobs,
-    )
-    chosen, alpha = pairs[searched.index]
-    prepared = prepare(samples, Z, model.family, model.fit_intercept)
-    larger = alphas[: alphas.index(alpha) + 1]
-    found = fit_path(prepared, structures[chosen], model, larger, l1=l1)[-1]
-    return searched, structures[chosen], prepared, found
-
-
 def _falling(alphas: Sequence[float]) -> list[float]:
     given = check_sequence(alphas, "alphas_ridge")
     clean = {check_nonnegative(a, "an entry of alphas_ridge") for a in given}
     return sorted(clean, reverse=True)
+
+
+class _GLM(BaseEstimator):
+    """What CP, Tucker and TRR share: which attributes their fits set, and warnings."""
+
+    alphas_ridge: Any
+    cv: Any
+    family: str
+    fit_intercept: bool
+    n_jobs: int | None
+    rule: str
+    scoring: Any
+    shape_in_: tuple[int, ...]
+    tol: float
+
+    def _prepare(
+        self, X: Any, y: Any, sample_weight: Any, covariates: Any, family: str
+    ) -> Prepared:
+        """Check the user's data and bring it to units of one."""
+        samples = check_samples(self, X, y, sample_weight)
+        check_response(samples.y, check_family(family))
+        Z = self._check_covariates(covariates, samples, sample_weight)
+        return prepare(samples, Z, family, self.fit_intercept)
+
+    def _check_covariates(
+        self, covariates: Any, samples: Samples, sample_weight: Any
+    ) -> Array:
+        n_kept = samples.X.shape[0]
+        Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
+        self.n_covariates_in_ = Z.shape[1]
+        return Z
+
+    def _remember(self, prepared: Prepared, structure: Form, found: GLMFit) -> Any:
+        """Keep a fit in the units of X and y."""
+        coef = found.structure.coef()[0, ...]
+        parts = prepared.original(coef, found.gamma)
+        self.coef_, self.intercept_, self.covariate_coef_ = parts
+        self._remember_blocks(structure, found.blocks, prepared.coef_unit)
+        self.deviance_path_ = found.path
+        unit = prepared.response_unit
+        # A product, since a power that overflows is an error.
+        self.deviance_ = found.deviance * prepared.weight_unit * unit * unit
+        self.n_iter_ = len(found.path)
+        self.bic_ = bic(prepared, structure, found)
+        return self
+
+    def _remember_blocks(self, structure: Form, blocks: Any, unit: float) -> None:
+        raise NotImplementedError
+
+    def _warn_unless_converged(self, found: GLMFit) -> None:
+        """Warn when the budget ran out, saying how much the last sweep still gained."""
+        if found.converged:
+            return
+        name, path = type(self).__name__, found.path
+        if len(path) < 2:
+            msg = (
+                f"{name} stopped after one sweep, too few to tell how far it had come. "
+                "Raise max_iter."
+            )
+        else:
+            gain = (path[-2] - path[-1]) / (abs(path[-1]) + 1.0)
+            msg = (
+                f"{name} stopped after {len(path)} sweeps; the last one lowered the "
+                f"objective by {gain:.1e} (tol={self.tol}). Raise max_iter, tol or the "
+                "penalty."
+            )
+        warn_caller(msg)
+
+    def _fit_best(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        covariates: Any,
+        groups: Any,
+        *,
+        offered: Callable[[], tuple[str, list[Form]]],
+        plain: Callable[..., Any],
+        l1: float = 0.0,
+    ) -> Any:
+        """Choose structure and ridge by cross-validation, then fit to all samples.
+
+        `offered` returns the name of the rank and the structures, once the shape of
+        the samples is known; `plain` is the estimator of one candidate. Ridges fall,
+        and every fit starts from the one before it.
+        """
+        check_rule(self.rule)
+        samples = check_samples(self, X, y, sample_weight)
+        check_response(samples.y, check_family(self.family))
+        Z = self._check_covariates(covariates, samples, sample_weight)
+        binomial = self.family == "binomial"
+        folds = weighted_splits(
+            self.cv, y, sample_weight, groups=groups, classifier=binomial
+        )
+        name, structures = offered()
+        alphas = _falling(self.alphas_ridge)
+        pairs = [(s, a) for s in structures for a in alphas]
+
+        def fit_all(rows: np.ndarray) -> GlmTrials:
+            train = samples.take(rows), take_rows(Z, rows)
+            prepared = prepare(*train, self.family, self.fit_intercept)
+            models = []
+            for structure in structures:
+                fits = fit_path(prepared, structure, self, alphas, l1=l1)
+                for alpha, found in zip(alphas, fits, strict=True):
+                    settings = {"family": self.family, "alpha_ridge": alpha}
+                    model = plain(structure.rank, **settings)
+                    model._remember(prepared, structure, found)
+                    model.shape_in_ = self.shape_in_
+                    model.n_features_in_ = self.shape_in_[0]
+                    model.n_covariates_in_ = Z.shape[1]
+                    models.append(model)
+            return GlmTrials(models, Z)
+
+        # Fewer parameters are simpler, then larger ridges.
+        size = [(s.n_parameters(), -a) for s, a in pairs]
+        order = {value: place for place, value in enumerate(sorted(set(size)))}
+        searched = search(
+            self,
+            samples,
+            folds,
+            {
+                name: [s.rank for s, _ in pairs],
+                "alpha_ridge": [a for _, a in pairs],
+            },
+            fit_all,
+            scoring=self.scoring,
+            rule=self.rule,
+            complexity=np.array([order[value] for value in size]),
+            weighted=sample_weight is not None,
+            n_jobs=self.n_jobs,
+        )
+        structure, self.alpha_ridge_ = pairs[searched.index]
+        self.best_score_, self.cv_results_ = searched.best_score, searched.table
+        self.scored_by_ = searched.scored_by
+        prepared = prepare(samples, Z, self.family, self.fit_intercept)
+        larger = alphas[: alphas.index(self.alpha_ridge_) + 1]
+        found = fit_path(prepared, structure, self, larger, l1=l1)[-1]
+        self._warn_unless_converged(found)
+        return self._remember(prepared, structure, found)
+
+
+def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
+    """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
+    eta = linear_scores(model, X)
+    Z = check_covariates(
+        covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
+    )
+    return eta + Z @ as_array(model.covariate_coef_, Z) if Z.shape[1] else eta
+
+
+def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
+    """Return the expected response, shape (n,)."""
+    return FAMILIES[family].mean(scores_with_covariates(model, X, covariates))
+
+
+ALPHAS_RIDGE = (1e-3, 1e-2, 1e-1)

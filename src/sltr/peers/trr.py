@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace
 from sltr.estimators.base import unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative
-from sltr.peers.cp import remember_factors
-from sltr.peers.glm import (
-    Prepared,
-    fit_path,
-    predict_mean,
-    prepare_samples,
-    remember,
-    warn_unless_converged,
-)
+from sltr.peers.cp import _CP
+from sltr.peers.glm import fit_path, predict_mean
 from sltr.refine.factors import CP, Form
 from sltr.refine.glm import TensorGLM
 from sltr.refine.sweeps import (
@@ -83,7 +76,7 @@ def _with_terms(structure: Any, terms: Array) -> CP:
     return CP.of_factors([xp.take(b, terms, axis=2) for b in structure.factors])
 
 
-class HRTRRRegressor(RegressorMixin, BaseEstimator):
+class HRTRRRegressor(RegressorMixin, _CP):
     r"""Higher-rank tensor ridge regression (hrTRR): least squares with CP factors.
 
     .. math:: \min_{B_1, \dots, B_M, b} \sum_i \left(y_i - \langle [[B_1, \dots, B_M]],
@@ -156,19 +149,20 @@ class HRTRRRegressor(RegressorMixin, BaseEstimator):
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HRTRRRegressor:
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
-        prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
+        prepared = self._prepare(X, y, sample_weight, None, "normal")
         most = CP.largest_rank(self.shape_in_)
         rank = check_count(self.rank, "rank", largest=most)
         structure = Form(CP, self.shape_in_, rank)
         found = fit_path(prepared, structure, self, [self.alpha_ridge])[0]
-        return _finish(self, prepared, structure, found)
+        self._warn_unless_converged(found)
+        return self._remember(prepared, structure, found)
 
     def predict(self, X: Any) -> Array:
         """Return the predictions, shape (n,)."""
         return predict_mean(self, X, None, "normal")
 
 
-class ORTRRRegressor(RegressorMixin, BaseEstimator):
+class ORTRRRegressor(RegressorMixin, _CP):
     r"""Optimal-rank tensor ridge regression (orTRR): least squares, rank found.
 
     .. math:: \min_{B_1, \dots, B_M, b} \sum_i \left(y_i - \langle [[B_1, \dots, B_M]],
@@ -233,7 +227,7 @@ class ORTRRRegressor(RegressorMixin, BaseEstimator):
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ORTRRRegressor:
         """Fit the model to X (n, p1, …, pM) and y (n,)."""
-        prepared = prepare_samples(self, X, y, sample_weight, None, "normal")
+        prepared = self._prepare(X, y, sample_weight, None, "normal")
         shape = self.shape_in_
         most = min(check_count(self.max_rank, "max_rank"), CP.largest_rank(shape))
         strength = prepared.total / _check_beta(self.beta)
@@ -256,7 +250,8 @@ class ORTRRRegressor(RegressorMixin, BaseEstimator):
         ]
         found = min(fits, key=lambda fit: fit.path[-1])
         structure = Form(CP, shape, found.structure.rank)
-        return _finish(self, prepared, structure, found)
+        self._warn_unless_converged(found)
+        return self._remember(prepared, structure, found)
 
     def predict(self, X: Any) -> Array:
         """Return the predictions, shape (n,)."""
@@ -269,9 +264,3 @@ def _check_beta(beta: Any) -> float:
         msg = "beta=0 was given; expected a positive number (large: weak penalty)."
         raise ValueError(msg)
     return number
-
-
-def _finish(model: Any, prepared: Prepared, structure: Form, found: Any) -> Any:
-    warn_unless_converged(model, found)
-    remember(model, prepared, structure, found)
-    return remember_factors(model, prepared, structure, found.blocks)

@@ -7,26 +7,26 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 
 from sltr.arrays import Array
 from sltr.estimators.base import unchanged_on_failure
 from sltr.parameters import check_count, check_sequence
-from sltr.peers.glm import (
-    ALPHAS_RIDGE,
-    Prepared,
-    check_search,
-    choose_by_bic,
-    predict_mean,
-    prepare_samples,
-    remember,
-    search_ranks,
-    warn_unless_converged,
-)
+from sltr.peers.glm import _GLM, ALPHAS_RIDGE, choose_by_bic, predict_mean
 from sltr.refine.factors import Form, Tucker
 
 
-class TuckerRegressorCV(RegressorMixin, BaseEstimator):
+class _Tucker(_GLM):
+    """What both Tucker estimators share: how factors and core are kept."""
+
+    def _remember_blocks(self, structure: Form, blocks: Any, unit: float) -> None:
+        """Set `ranks_`, `factors_` and `core_`, whose product is `coef_`."""
+        self.ranks_ = structure.rank
+        self.factors_ = list(blocks[:-1])
+        self.core_ = blocks[-1] * unit
+
+
+class TuckerRegressorCV(RegressorMixin, _Tucker):
     """`TuckerRegressor` with ranks and ridge chosen by cross-validation.
 
     Parameters
@@ -97,32 +97,25 @@ class TuckerRegressorCV(RegressorMixin, BaseEstimator):
         groups: Any = None,
     ) -> TuckerRegressorCV:
         """Choose and fit; see `TuckerRegressor.fit`. `groups` go to the splitter."""
-        samples, Z, folds = check_search(self, X, y, sample_weight, covariates, groups)
-        self.n_covariates_in_ = Z.shape[1]
-        structures = tucker_structures(self.shape_in_, "bic", self.candidates)
-        searched, structure, prepared, found = search_ranks(
-            self,
-            samples,
-            Z,
-            folds,
-            structures,
-            lambda s, a: TuckerRegressor(s.rank, family=self.family, alpha_ridge=a),
-            {"ranks": [s.rank for s in structures]},
-            weighted=sample_weight is not None,
+        return self._fit_best(
+            X,
+            y,
+            sample_weight,
+            covariates,
+            groups,
+            offered=lambda: (
+                "ranks",
+                tucker_structures(self.shape_in_, "bic", self.candidates),
+            ),
+            plain=TuckerRegressor,
         )
-        self.alpha_ridge_ = searched.params["alpha_ridge"]
-        self.best_score_, self.cv_results_ = searched.best_score, searched.table
-        self.scored_by_ = searched.scored_by
-        warn_unless_converged(self, found)
-        remember(self, prepared, structure, found)
-        return remember_blocks(self, prepared, structure, found.blocks)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""
         return predict_mean(self, X, covariates, self.family)
 
 
-class TuckerRegressor(RegressorMixin, BaseEstimator):
+class TuckerRegressor(RegressorMixin, _Tucker):
     r"""Generalised linear model whose coefficient tensor has low multilinear ranks.
 
     With :math:`B = G \times_1 B_1 \dots \times_M B_M` and the family's canonical link
@@ -213,28 +206,17 @@ class TuckerRegressor(RegressorMixin, BaseEstimator):
         covariates : array of shape (n,) or (n, q), optional
             Scalar covariates z, not penalised.
         """
-        prepared = prepare_samples(self, X, y, sample_weight, covariates, self.family)
+        prepared = self._prepare(X, y, sample_weight, covariates, self.family)
         structures = tucker_structures(self.shape_in_, self.ranks, self.candidates)
         structure, found = choose_by_bic(
             prepared, structures, self, ridge=self.alpha_ridge
         )
-        warn_unless_converged(self, found)
-        remember(self, prepared, structure, found)
-        return remember_blocks(self, prepared, structure, found.blocks)
+        self._warn_unless_converged(found)
+        return self._remember(prepared, structure, found)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
         """Return the expected responses, shape (n,)."""
         return predict_mean(self, X, covariates, self.family)
-
-
-def remember_blocks(
-    model: Any, prepared: Prepared, structure: Form, blocks: Any
-) -> Any:
-    """Set `ranks_`, `factors_` and `core_`, whose product is `coef_`."""
-    model.ranks_ = structure.rank
-    model.factors_ = list(blocks[:-1])
-    model.core_ = blocks[-1] * prepared.coef_unit
-    return model
 
 
 def candidate_ranks(
