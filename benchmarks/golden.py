@@ -101,6 +101,9 @@ def state(model: Any) -> dict:
     """Return the fitted attributes of a model, `cv_results_` column by column."""
     names = [name for name in vars(model) if name.endswith("_") and name[0] != "_"]
     values = {name: getattr(model, name) for name in names if name != "cv_results_"}
+    for name in [name for name, value in values.items() if _holds_arrays(value)]:
+        parts = values.pop(name)
+        values |= {f"{name}.{k}": part for k, part in enumerate(parts)}
     table = getattr(model, "cv_results_", {})
     columns = {
         f"cv.{name}": column
@@ -108,6 +111,10 @@ def state(model: Any) -> dict:
         if name != "params" and not TIMES.search(name)
     }
     return values | columns
+
+
+def _holds_arrays(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(hasattr(v, "shape") for v in value)
 
 
 def predictions(model: Any, X_new: Any, **options) -> dict:
@@ -926,6 +933,14 @@ def difference(old: np.ndarray, new: np.ndarray) -> float:
     return float(np.nanmax(np.abs(new - old)) / (size if size > 0 else 1.0))
 
 
+def is_ranking(ranks: np.ndarray, scores: np.ndarray, tol: float) -> bool:
+    """Say whether ranks order scores, whatever the order of those that tie to `tol`."""
+    steps = np.diff(scores[np.argsort(ranks, kind="stable")])
+    return ranks.shape == scores.shape and bool(
+        (steps <= tol * abs(scores).max()).all()
+    )
+
+
 def compare(old: Path, new: Path, tol: float, only: str) -> int:
     """Print how two records differ; return 1 if a difference is above `tol`."""
     first, second = (dict(np.load(f / "numbers.npz")) for f in (old, new))
@@ -941,6 +956,10 @@ def compare(old: Path, new: Path, tol: float, only: str) -> int:
             else np.inf
             for key in keys
         }
+        if gaps.get("cv.rank_test_score", 0.0) > tol:
+            scores = first[at + "cv.mean_test_score"]
+            if is_ranking(second[at + "cv.rank_test_score"], scores, tol):
+                gaps["cv.rank_test_score"] = 0.0
         above = {key: gap for key, gap in gaps.items() if gap > tol}
         texts = [
             sorted(
