@@ -171,9 +171,9 @@ def _peak():
 
 
 def parallelism():
-    """Say which of the paper's two layers of threads pay on this processor."""
-    print("The paper's two layers of parallelism, threads against none")
-    print("  shape            solver  none        modes (2)        terms (2)")
+    """Say whether threads over the modes pay on this processor."""
+    print("Threads over the modes against none")
+    print("  shape            solver  none        modes (2)")
     for shape in ((30, 30, 5), (40, 40, 20), (64, 64, 32)):
         rng = np.random.default_rng(1)
         Z = rng.normal(size=shape)
@@ -188,9 +188,6 @@ def parallelism():
             modes, _ = timed(lambda solver=solver, run=run: run(solver, 2))
             line = f"  {shape!s:16s} {solver:6s} {1e3 * none:7.0f} ms"
             line += f" {1e3 * modes:7.0f} ms ({none / modes:.1f}×)"
-            if solver == "ppxa":
-                terms, _ = timed(lambda run=run: run("ppxa", (1, 2)))
-                line += f" {1e3 * terms:7.0f} ms ({none / terms:.1f}×)"
             print(line)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sltr.arrays import Array, array_namespace, to_numpy
 from sltr.core.tensor import numerical_ranks
+from sltr.parameters import refuse
 
 __all__ = ["error_bound", "estimation_error", "rank_error", "support_f1"]
 
@@ -48,9 +49,9 @@ def support_f1(coef: Array, truth: Array, rtol: float = 1e-6) -> float:
     0.5
     """
     _check_shapes(coef, truth)
-    found, true = _support(coef, rtol), _support(truth, rtol)
-    total = int(found.sum()) + int(true.sum())
-    return 2.0 * int((found & true).sum()) / total if total else 1.0
+    estimated, true = _support(coef, rtol), _support(truth, rtol)
+    total = int(estimated.sum()) + int(true.sum())
+    return 2.0 * int((estimated & true).sum()) / total if total else 1.0
 
 
 def rank_error(coef: Array, truth: Array, rtol: float = 1e-3) -> float:
@@ -69,10 +70,9 @@ def rank_error(coef: Array, truth: Array, rtol: float = 1e-3) -> float:
     2.0
     """
     _check_shapes(coef, truth)
-    pairs = zip(
-        numerical_ranks(coef, rtol=rtol), numerical_ranks(truth, rtol=rtol), strict=True
-    )
-    return sum(abs(found - true) for found, true in pairs) / coef.ndim
+    ranks, true_ranks = (numerical_ranks(x, rtol=rtol) for x in (coef, truth))
+    pairs = zip(ranks, true_ranks, strict=True)
+    return sum(abs(rank - true_rank) for rank, true_rank in pairs) / coef.ndim
 
 
 def error_bound(
@@ -115,45 +115,33 @@ def error_bound(
     """
     sizes = [int(size) for size in shape]
     if not sizes or min(sizes) < 1 or sizes != list(shape):
-        msg = f"shape={shape!r} was given; expected one positive size for each mode."
-        raise ValueError(msg)
+        refuse("shape", shape, "one positive size for each mode")
     for name, value in (("lambda_sparse", lambda_sparse), ("lambda_low", lambda_low)):
         if not isfinite(value) or value < 0:
-            msg = f"{name}={value!r} was given; expected a finite number, at least 0."
-            raise ValueError(msg)
+            refuse(name, value, "a finite number, at least 0")
     root = _root_rank(ranks, sizes)
     return 4.0 * sqrt(2.0) * (lambda_sparse * sqrt(prod(sizes)) + lambda_low * root)
 
 
 def _root_rank(ranks: Any, sizes: list[int]) -> float:
     """Return √R, or what the corollary puts in its place."""
-    if hasattr(ranks, "__len__"):
-        ranks = tuple(ranks)
-        if (
-            len(ranks) != 3
-            or len(sizes) != 3
-            or any(
-                rank < 0 or rank > size for rank, size in zip(ranks, sizes, strict=True)
-            )
-        ):
-            msg = (
-                f"ranks={ranks!r} was given for shape {tuple(sizes)}; expected three "
-                "ranks, each at most its mode's size, for a tensor of order 3. For "
-                "another order give one number R."
-            )
-            raise ValueError(msg)
-        first, second, third = ranks
-        return sqrt(
-            max(
-                first * min(second, third),
-                second * min(third, first),
-                third * min(first, second),
-            )
+    if not hasattr(ranks, "__len__"):
+        if not ranks >= 0:
+            refuse("ranks", ranks, "a number of at least 0")
+        return sqrt(ranks)
+    ranks = tuple(ranks)
+    are_three = len(ranks) == 3 and len(sizes) == 3
+    if not are_three or any(
+        rank < 0 or rank > size for rank, size in zip(ranks, sizes, strict=True)
+    ):
+        msg = (
+            f"ranks={ranks!r} was given for shape {tuple(sizes)}; expected three "
+            "ranks, each at most its mode's size, for a tensor of order 3. For "
+            "another order give one number R."
         )
-    if not ranks >= 0:
-        msg = f"ranks={ranks!r} was given; expected a number of at least 0."
         raise ValueError(msg)
-    return sqrt(ranks)
+    cyclic = [(ranks[k], ranks[k - 1], ranks[k - 2]) for k in range(3)]
+    return sqrt(max(first * min(others) for first, *others in cyclic))
 
 
 def _support(tensor: Array, rtol: float) -> Array:

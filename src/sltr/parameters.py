@@ -1,4 +1,4 @@
-"""Hyper-parameters that are numbers, counts and shapes."""
+"""Checks of hyper-parameters that are numbers, counts, choices and shapes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from numbers import Integral
 from typing import Any, NoReturn
 
 
+def refuse(name: str, value: Any, expected: str) -> NoReturn:
+    """Raise the error for a value that is not what was expected."""
+    msg = f"{name}={value!r} was given; expected {expected}."
+    raise ValueError(msg)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Refuse what is not one of the choices."""
+    if value not in tuple(choices):
+        refuse(name, value, "one of " + ", ".join(map(repr, choices)))
+
+
 def check_nonnegative(value: Any, name: str) -> float:
     """Return a finite, non-negative hyper-parameter, or say what is wrong with it."""
     try:
@@ -16,8 +28,7 @@ def check_nonnegative(value: Any, name: str) -> float:
     except (TypeError, ValueError):
         number = float("nan")
     if not isfinite(number) or number < 0:
-        msg = f"{name}={value!r} was given; expected a finite number of at least 0."
-        raise ValueError(msg)
+        refuse(name, value, "a finite number of at least 0")
     return number
 
 
@@ -28,11 +39,7 @@ def check_count(
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < smallest or (largest is not None and value > largest):
         limit = "" if largest is None else f" and at most {largest}"
-        msg = (
-            f"{name}={value!r} was given; expected a whole number of at least "
-            f"{smallest}{limit}."
-        )
-        raise ValueError(msg)
+        refuse(name, value, f"a whole number of at least {smallest}{limit}")
     return int(value)
 
 
@@ -60,30 +67,15 @@ def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
 
 def check_sequence(values: Any, name: str) -> list:
     """Return a parameter's candidates, or say what is wrong with them."""
+    if isinstance(values, str):
+        refuse(name, values, "a sequence")
     try:
-        found = None if isinstance(values, str) else list(values)
+        candidates = list(values)
     except TypeError:
-        found = None
-    if found is None:
-        hint = "." if isinstance(values, str) else f": write [{values!r}]."
-        msg = f"{name}={values!r} was given; expected a sequence{hint}"
-        raise ValueError(msg)
-    if not found:
-        msg = f"{name}={values!r} was given; expected at least one value."
-        raise ValueError(msg)
-    return found
-
-
-def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Refuse what is not one of the choices."""
-    if value not in tuple(choices):
-        refuse(name, value, "one of " + ", ".join(map(repr, choices)))
-
-
-def refuse(name: str, value: Any, expected: str) -> NoReturn:
-    """Raise the error for a value that is not what was expected."""
-    msg = f"{name}={value!r} was given; expected {expected}."
-    raise ValueError(msg)
+        refuse(name, values, f"a sequence: write [{values!r}]")
+    if not candidates:
+        refuse(name, values, "at least one value")
+    return candidates
 
 
 def nearest(value: Any, names: Iterable[str], most: int = 1) -> str:
@@ -95,6 +87,6 @@ def nearest(value: Any, names: Iterable[str], most: int = 1) -> str:
     ("did you mean 'remurs'? Expected", 'expected')
     """
     near = get_close_matches(str(value), list(names), n=most)
-    return (
-        f"did you mean {' or '.join(map(repr, near))}? Expected" if near else "expected"
-    )
+    if not near:
+        return "expected"
+    return f"did you mean {' or '.join(map(repr, near))}? Expected"

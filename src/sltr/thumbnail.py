@@ -36,13 +36,8 @@ def coef_array(coef: Any, target: Any = None) -> np.ndarray:
     ----------
     coef : array of shape (p1, …, pM) or fitted model
     target : label or int, optional
-        Of a model with one coefficient for each class: the class, or its place
+        Of a model with one coefficient for each class: the class, or its index
         where no class is called so; the first if not given.
-
-    Examples
-    --------
-    >>> coef_array([[1, 2]])
-    array([[1., 2.]])
     """
     if hasattr(coef, "fit") and not hasattr(coef, "coef_"):
         msg = (
@@ -50,10 +45,10 @@ def coef_array(coef: Any, target: Any = None) -> np.ndarray:
             "model. Call fit first, or give the last step of a pipeline."
         )
         raise NotFittedError(msg)
-    place = _target_place(coef, target)
+    index = _target_index(coef, target)
     array = np.asarray(to_numpy(getattr(coef, "coef_", coef)), dtype=float)
-    if place is not None:
-        array = array[place]
+    if index is not None:
+        array = array[index]
     if array.ndim == 0 or array.size == 0:
         msg = f"A coefficient of shape {array.shape} was given; expected (p1, …, pM)."
         raise ValueError(msg)
@@ -64,21 +59,13 @@ def coef_array(coef: Any, target: Any = None) -> np.ndarray:
 
 
 def target_labels(model: Any) -> list:
-    """Return the classes, or numbers, of a model's coefficients; [] if it has one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from types import SimpleNamespace
-    >>> target_labels(SimpleNamespace(coef_=np.ones((2, 5)), shape_in_=(5,)))
-    [0, 1]
-    """
-    shape = getattr(model, "shape_in_", None)
-    found: tuple[int, ...] = getattr(getattr(model, "coef_", None), "shape", ())
-    if shape is None or len(found) != len(shape) + 1:
+    """Return the classes, or numbers, of a model's coefficients; [] if it has one."""
+    shape_in = getattr(model, "shape_in_", None)
+    shape: tuple[int, ...] = getattr(getattr(model, "coef_", None), "shape", ())
+    if shape_in is None or len(shape) != len(shape_in) + 1:
         return []
     classes = list(getattr(model, "classes_", ()))
-    return classes if len(classes) == found[0] else list(range(found[0]))
+    return classes if len(classes) == shape[0] else list(range(shape[0]))
 
 
 def target_name(model: Any, target: Any = None) -> str:
@@ -93,14 +80,14 @@ def target_name(model: Any, target: Any = None) -> str:
     >>> target_name(model, "dog"), target_name(model), target_name(model.coef_)
     ('class dog', 'class cat', '')
     """
-    place = _target_place(model, target)
-    if place is None:
+    index = _target_index(model, target)
+    if index is None:
         return ""
     kind = "class" if hasattr(model, "classes_") else "target"
-    return f"{kind} {target_labels(model)[place]}"
+    return f"{kind} {target_labels(model)[index]}"
 
 
-def _target_place(model: Any, target: Any) -> int | None:
+def _target_index(model: Any, target: Any) -> int | None:
     labels = target_labels(model)
     if not labels:
         if target is None:
@@ -112,7 +99,7 @@ def _target_place(model: Any, target: Any) -> int | None:
         raise ValueError(msg)
     if target is None:
         return 0
-    # A label goes before a place: classes 1 to 8 are called by their names.
+    # A label comes before an index: classes 1 to 8 are called by their names.
     if target in labels:
         return labels.index(target)
     whole = isinstance(target, int | np.integer) and not isinstance(target, bool)
@@ -127,27 +114,13 @@ def _target_place(model: Any, target: Any) -> int | None:
 
 
 def largest_modes(shape: Sequence[int]) -> tuple[int, int]:
-    """Return the two largest modes, in their order, to be shown as an image.
-
-    Examples
-    --------
-    >>> largest_modes((5, 64, 48))
-    (1, 2)
-    """
+    """Return the two largest modes, in their order, to be shown as an image."""
     order = sorted(range(len(shape)), key=lambda m: -shape[m])
     return min(order[:2]), max(order[:2])
 
 
 def projection(coef: np.ndarray) -> np.ndarray:
-    """Return a matrix over the two largest modes: the entry of largest magnitude.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> projection(np.array([[[1.0, -3.0]], [[2.0, 0.5]]]))
-    array([[ 1. , -3. ],
-           [ 2. ,  0.5]])
-    """
+    """Return a matrix over the two largest modes: the entries of largest magnitude."""
     if coef.ndim == 1:
         return coef[None, :]
     rows, columns = largest_modes(coef.shape)
@@ -182,10 +155,10 @@ def coef_thumbnail(coef: Any, *, size: int = 96, target: Any = None) -> str:
     height, width = (max(8, round(scale * side)) for side in matrix.shape)
     rows = np.arange(height) * matrix.shape[0] // height
     columns = np.arange(width) * matrix.shape[1] // width
-    share = matrix[rows][:, columns] / (np.max(np.abs(matrix)) or 1.0)
-    place = (share + 1.0) / 2.0 * (len(RED_BLUE) - 1)
+    fraction = matrix[rows][:, columns] / (np.max(np.abs(matrix)) or 1.0)
+    colour = (fraction + 1.0) / 2.0 * (len(RED_BLUE) - 1)
     knots, table = np.arange(len(RED_BLUE)), np.array(RED_BLUE)
-    pixels = np.stack([np.interp(place, knots, table[:, c]) for c in range(3)], -1)
+    pixels = np.stack([np.interp(colour, knots, table[:, c]) for c in range(3)], -1)
     png = _png(pixels.round().astype(np.uint8))
     return "data:image/png;base64," + base64.b64encode(png).decode()
 

@@ -1,4 +1,3 @@
-import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -6,11 +5,15 @@ import pytest
 from oracles import feasible, fold_by_loop, objective, unfold_by_loop
 from problems import POSED, Posed, posed
 
-from sltr.core.estimate import Settings, absolute_radii, estimate, estimate_path
-from sltr.core.grid import chain
-
-# The attribute `sltr.estimate` is the function.
-module = importlib.import_module("sltr.core.estimate")
+import sltr
+from sltr.core.estimate import (
+    Settings,
+    absolute_radii,
+    estimate,
+    estimate_path,
+    estimate_with,
+)
+from sltr.core.grid import Schedule, solve_grid
 
 TOL = 1e-6
 # shape, fraction of the largest entry, of the largest singular value, (α, β)
@@ -85,17 +88,33 @@ def assert_pattern(problem, coef):
     assert coef[np.abs(best) > 0.01 * largest].all()
 
 
-@pytest.fixture(params=["batch", "chain"])
-def path(request, monkeypatch):
-    """Both ways a CPU may take through a grid, whatever the size of the problem."""
-    largest = 0 if request.param == "chain" else 10**9
-    monkeypatch.setattr(module, "SMALL_ENTRIES", largest)
+@pytest.fixture(params=[10**9, 0], ids=["together", "one by one"])
+def estimated(request):
+    """Both schedules of a CPU through a grid, whatever the size of the problem."""
+
+    def function(pilot, lambda_sparse, lambda_low, **options):
+        settings = Settings(small_problem=request.param, **options)
+        return estimate_with(settings, pilot, lambda_sparse, lambda_low)
+
+    return function
+
+
+def one_solve(problem, tol=TOL):
+    """Return the result of a batch of one."""
+    how = {"schedule": Schedule.ONE_BY_ONE, "tol": tol, "max_iter": 5000}
+    [result] = solve_grid(problem, [[0]], **how)
+    return result
+
+
+def test_the_public_name_is_the_function():
+    assert sltr.estimate is estimate
+    assert callable(sltr.report)
 
 
 @pytest.mark.parametrize("solver", ["admm", "ppxa"])
 @pytest.mark.parametrize(("problem", "weights"), numbered(MATRICES, lambda _: (0,)))
-def test_matrix_estimate_agrees_with_cvxpy(problem, weights, solver, path):
-    found = estimate(
+def test_matrix_estimate_agrees_with_cvxpy(problem, weights, solver, estimated):
+    found = estimated(
         problem.Z, problem.a, problem.bs[0], weights=weights, solver=solver, tol=TOL
     )
     assert found.converged
@@ -113,8 +132,8 @@ def test_what_is_zero_is_exactly_zero(problem, weights):
 @pytest.mark.parametrize(
     ("problem", "weights"), numbered(JOINT, lambda shape: tuple(range(len(shape))))
 )
-def test_joint_estimate_agrees_with_cvxpy(problem, weights, path):
-    found = estimate(
+def test_joint_estimate_agrees_with_cvxpy(problem, weights, estimated):
+    found = estimated(
         problem.Z,
         problem.a,
         problem.bs[0],
@@ -142,7 +161,7 @@ def test_average_is_that_of_optimal_modes(problem, weights):
         scale = (a + b) / 2 if weights == "radius" else 1.0
         scaled = replace(own, alpha=own.alpha / scale, betas=(own.betas[0] / scale,))
         candidates = scaled.batch()
-        [result] = chain(candidates, [[0]], tol=TOL, max_iter=5000)
+        result = one_solve(candidates)
         assert_optimal(own, result.x[0], float(result.residual[0]))
         folded.append(fold_by_loop(result.x[0], mode, Z.shape))
         gaps.append(float(result.residual[0]))
@@ -161,7 +180,7 @@ def test_both_modes_of_a_matrix_give_the_same_answer():
     found = estimate(
         single.Z, single.a, single.bs[0], weights=(0.2, 1.0), tol=1e-8
     ).coef
-    [result] = chain(single.batch(), [[0]], tol=1e-8, max_iter=5000)
+    result = one_solve(single.batch(), tol=1e-8)
     np.testing.assert_allclose(found, result.x[0], atol=1e-5)
 
 
@@ -197,16 +216,16 @@ def test_plain_numbers_serve_any_library(foreign):
     )
 
 
-def test_arrays_of_radii_equal_single_estimates(rng, path):
+def test_arrays_of_radii_equal_single_estimates(rng, estimated):
     Z = posed(6, (4, 3, 2), 0.2, 0.3).Z
     sparse, low = np.meshgrid([0.0, 0.1, 0.5, 5.0], [0.0, 0.3, 1.5, 9.0])
     order = rng.permutation(sparse.size)
     sparse, low = sparse.reshape(-1)[order], low.reshape(-1)[order]
-    found = estimate(Z, sparse, low, tol=TOL)
+    found = estimated(Z, sparse, low, tol=TOL)
     assert found.coef.shape == (16, 4, 3, 2)
     assert found.gap.shape == found.n_iter.shape == found.converged.shape == (16,)
     for g in range(16):
-        single = estimate(Z, float(sparse[g]), float(low[g]), tol=TOL)
+        single = estimated(Z, float(sparse[g]), float(low[g]), tol=TOL)
         assert single.coef.shape == Z.shape
         np.testing.assert_allclose(found.coef[g], single.coef, atol=1e-3)
 
@@ -218,25 +237,18 @@ def test_one_radius_serves_all_of_the_other():
 
 
 @pytest.mark.parametrize("coupling", ["average", "joint"])
-def test_jobs_and_chunks_do_not_change_answers(coupling, monkeypatch, path):
+def test_jobs_and_chunks_do_not_change_answers(coupling, estimated):
     Z = posed(7, (4, 3, 3), 0.2, 0.3).Z
     radii = [0.05, 0.1, 0.3], [0.3, 0.5, 0.7]
 
     def answer(**options):
-        found = estimate(Z, *radii, coupling=coupling, **options)
+        found = estimated(Z, *radii, coupling=coupling, **options)
         return [found.coef, found.gap, found.n_iter, found.converged]
 
-    for plain, others in (
-        ({}, [{"n_jobs": 2}, {"n_jobs": (2, 1)}]),
-        ({"solver": "ppxa"}, [{"n_jobs": 3}, {"n_jobs": (1, 2)}, {"n_jobs": (2, 2)}]),
-    ):
+    for plain in ({}, {"solver": "ppxa"}):
         expected = answer(**plain)
-        for other in others:
+        for other in ({"n_jobs": 2}, {"n_jobs": 3}, {"chunk_entries": 40}):
             for one, two in zip(answer(**plain, **other), expected, strict=True):
-                assert np.array_equal(one, two)
-        with monkeypatch.context() as patch:
-            patch.setattr(module, "CHUNK_ENTRIES", 40)
-            for one, two in zip(answer(**plain), expected, strict=True):
                 assert np.array_equal(one, two)
 
 
@@ -336,6 +348,8 @@ def test_relative_radii_are_fractions_of_the_maxima(xp, rng):
         ({"weights": (1.0, float("nan"))}, "weights"),
         ({"tol": 0.0}, "tol"),
         ({"tol": float("nan")}, "tol"),
+        ({"n_jobs": (1, 2)}, r"n_jobs=\(1, 2\) was given; expected one whole number"),
+        ({"n_jobs": "all"}, "n_jobs"),
         ({"max_iter": 0}, "max_iter"),
         ({"max_iter": 1.5}, "max_iter"),
         ({"pilot": np.full((2, 2), np.nan)}, "pilot"),
@@ -363,11 +377,11 @@ def test_whole_numbers_are_taken_as_real_ones(xp, dtype):
 
 @pytest.mark.parametrize("coupling", ["average", "joint"])
 @pytest.mark.parametrize("scale", [1e-170, 1e-30, 1e30, 1e160])
-def test_no_scale_is_too_small_or_large(coupling, scale, path):
+def test_no_scale_is_too_small_or_large(coupling, scale, estimated):
     single = posed(5, (3, 4, 2), 0.2, 0.3)
     options = {"weights": (0.3, 1.0), "coupling": coupling}
-    plain = estimate(single.Z, single.a, single.bs[0], **options)
-    found = estimate(
+    plain = estimated(single.Z, single.a, single.bs[0], **options)
+    found = estimated(
         scale * single.Z, scale * single.a, scale * single.bs[0], **options
     )
     np.testing.assert_allclose(found.coef / scale, plain.coef, atol=1e-3)
@@ -377,20 +391,20 @@ def test_no_scale_is_too_small_or_large(coupling, scale, path):
 
 @pytest.mark.parametrize("coupling", ["average", "joint"])
 @pytest.mark.parametrize("weights", ["unit", "radius", (0.3, 1.0)])
-def test_huge_radii_are_no_constraint(coupling, weights, path):
+def test_huge_radii_are_no_constraint(coupling, weights, estimated):
     Z = posed(5, (3, 4, 2), 0.2, 0.3).Z
     options = {"weights": (1e-9, 1.0) if weights == "radius" else weights}
     options |= {"coupling": coupling, "tol": 1e-6}
-    free = estimate(Z, 0.5, 1e9, **options)
-    huge = estimate(Z, 0.5, 1e300, **options | {"weights": weights})
+    free = estimated(Z, 0.5, 1e9, **options)
+    huge = estimated(Z, 0.5, 1e300, **options | {"weights": weights})
     assert huge.converged
     np.testing.assert_allclose(huge.coef, free.coef, atol=1e-3)
-    ball = estimate(Z, 1e300, 0.5, **options)
+    ball = estimated(Z, 1e300, 0.5, **options)
     np.testing.assert_allclose(
-        ball.coef, estimate(Z, 0.5, 0.5, **options).coef, atol=1e-3
+        ball.coef, estimated(Z, 0.5, 0.5, **options).coef, atol=1e-3
     )
-    assert not estimate(Z, 1e300, 1e300, **options).coef.any()
-    tiny = estimate(1e-170 * Z, 0.5e-170, 1e300, **options)
+    assert not estimated(Z, 1e300, 1e300, **options).coef.any()
+    tiny = estimated(1e-170 * Z, 0.5e-170, 1e300, **options)
     np.testing.assert_allclose(1e170 * tiny.coef, free.coef, atol=1e-3)
 
 

@@ -314,7 +314,7 @@ def test_words_are_no_responses(data, model):
     [
         {"tol": "small"},
         {"n_jobs": "all"},
-        {"n_jobs": (1, 2, 3)},
+        {"n_jobs": (1, 2)},
         {"feature_shape": "ab"},
     ],
 )

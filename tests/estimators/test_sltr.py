@@ -194,9 +194,8 @@ def test_solvers_agree_and_jobs_change_nothing(rng, solver, coupling):
     reference = SLTRRegressor(1.0, **options).fit(X, y)
     model = SLTRRegressor(1.0, solver=solver, **options).fit(X, y)
     np.testing.assert_allclose(model.coef_, reference.coef_, atol=0.02)
-    for n_jobs in (2, (1, 2)):
-        again = clone(model).set_params(n_jobs=n_jobs).fit(X, y)
-        assert np.array_equal(again.coef_, model.coef_)
+    again = clone(model).set_params(n_jobs=2).fit(X, y)
+    assert np.array_equal(again.coef_, model.coef_)
 
 
 @both

@@ -424,7 +424,7 @@ __device__ double balance(double primal, double change) {
     return fmin(fmax(sqrt(ratio), 0.5), 2.0);
 }
 
-// Iterate each problem until its copies agree to `eager`, or until a look is due.
+// Iterate each problem until its copies agree to `eager`, or a certificate is due.
 // The copies are found and left as they were before they moved towards the point.
 extern "C" __global__ void __launch_bounds__(THREADS)
 iterate(int n, int q, const REAL *pilot, const REAL *radius, const REAL *weight,

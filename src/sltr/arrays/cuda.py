@@ -1,8 +1,7 @@
 """Kernels for CUDA devices, where CuPy is installed to compile them.
 
-They are written in `_cuda.cu`, serve arrays of PyTorch and CuPy alike, are
-compiled at first use and kept on disk by CuPy. Everything they do the portable
-code does as well, slower.
+They are written in `cuda.cu`, serve arrays of PyTorch and CuPy alike, are compiled
+at first use and kept on disk by CuPy. The portable code does all of it as well, slower.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from array_api_compat import is_cupy_array, is_torch_array
 
 Array = Any
 
+# The longest short sides for which the matrices fit into shared memory.
 LARGEST_EIGH, LARGEST_ITERATE = 64, 40
 # Types of the two libraries by name, and what they are called in C.
 _REALS = {
@@ -158,54 +158,42 @@ def eigh(matrices: Array, *, vectors: bool = True) -> tuple[Array, Array | None]
     *batch, n, _ = matrices.shape
     place = {"dtype": matrices.dtype, "device": matrices.device}
     values = xp.empty((*batch, n), **place)
-    found = xp.empty((*batch, n, n), **place) if vectors else None
-    blocks = prod(batch)
-    _launch("eigh", matrices, blocks, n, n, matrices, values, found)
-    return values, found
+    columns = xp.empty((*batch, n, n), **place) if vectors else None
+    _launch("eigh", matrices, prod(batch), n, n, matrices, values, columns)
+    return values, columns
 
 
 def iterate(
     problem: tuple[Array, ...],
     state: tuple[Array, ...],
-    eager: Array,
+    check_below: Array,
     done: Array,
     *,
     check_every: int,
     adapt_until: int,
-    look_every: int,
+    certify_every: int,
     last: int,
     relax: float,
 ) -> Array:
     """Run the splitting of `sltr.core.admm`, changing `state` in place.
 
-    Parameters
-    ----------
-    problem : tuple of arrays
-        Pilots (G, n, q), then entrywise radii and weights (G,) and spectral radii
-        and weights (G, 1).
-    state : tuple of arrays
-        Points (G, n, q); copies, their dual parts and a place to work in, each
-        (G, 2, n, q); steps (G, 2); iterations done (G,), 64-bit.
-    eager : array of shape (G,)
-        A problem pauses when its copies agree so well, relative to the point.
-    done : array of bool, shape (G,)
-        Problems to leave alone.
-    check_every, adapt_until, look_every, last : int
-        Iterations at which to check agreement (and to adapt the steps before), up
-        to which to adapt, at which to pause in any case, and after which to stop.
-    relax : float
+    `problem`: pilots (G, n, q), entrywise radii and weights (G,), spectral radii and
+    weights (G, 1). `state`: points (G, n, q); copies, their dual parts and room to
+    work in, each (G, 2, n, q); steps (G, 2); iterations done (G,), 64-bit.
 
-    Returns
-    -------
-    array of shape (G,)
-        How far apart the copies are; zero for problems that were done.
+    A problem pauses when its copies differ by at most `check_below` (G,), relative to
+    the point, and in any case every `certify_every` iterations; those `done` are left
+    alone. Agreement is checked every `check_every` iterations, before which steps are
+    adapted up to iteration `adapt_until`; `last` is the last iteration. Returns how
+    far apart the copies are (G,), zero for problems that were done.
     """
-    xp = array_api_compat.array_namespace(eager)
+    xp = array_api_compat.array_namespace(check_below)
     problem = tuple(in_c_order(value) for value in problem)
     n_problems, n, q = problem[0].shape
-    apart = xp.zeros_like(eager)
+    apart = xp.zeros_like(check_below)
     *arrays, n_iter = state
-    schedule = (check_every, adapt_until, look_every, last)
-    fixed = (*problem, *arrays, in_c_order(eager), apart, n_iter, in_c_order(done))
-    _launch("iterate", eager, n_problems, n, n, q, *fixed, *schedule, float(relax))
+    schedule = (check_every, adapt_until, certify_every, last)
+    limits = (in_c_order(check_below), apart, n_iter, in_c_order(done))
+    given = (n, q, *problem, *arrays, *limits, *schedule, float(relax))
+    _launch("iterate", check_below, n_problems, n, *given)
     return apart

@@ -1,4 +1,4 @@
-"""Decompositions, singular values and solves, by whoever is fastest."""
+"""Decompositions, singular values and solves, by the fastest library there is."""
 
 from __future__ import annotations
 
@@ -14,17 +14,8 @@ from sltr.arrays import cuda as _cuda
 from sltr.arrays.libraries import Array, array_namespace, clip, is_numpy
 
 
-def adjoint(x: Array) -> Array:
-    """Return the (conjugate) transpose of the last two axes."""
-    xp = array_namespace(x)
-    transposed = xp.matrix_transpose(x)
-    return (
-        xp.conj(transposed) if xp.isdtype(x.dtype, "complex floating") else transposed
-    )
-
-
 def eigh(gram: Array) -> tuple[Array, Array]:
-    """Eigendecompose (a batch of) Hermitian matrices, ascending eigenvalues."""
+    """Eigendecompose (a batch of) symmetric matrices, ascending eigenvalues."""
     if is_numpy(gram):
         return np.linalg.eigh(gram)
     if _cuda.serves(gram, gram.shape[-1], _cuda.LARGEST_EIGH):
@@ -75,8 +66,8 @@ def singular_values(x: Array, *, exact: bool = False) -> Array:
     if exact:
         return xp.linalg.svdvals(x)
     if x.shape[-2] > x.shape[-1]:
-        x = adjoint(x)
-    return xp.sqrt(clip(eigvalsh(x @ adjoint(x)), 0.0, None))
+        x = xp.matrix_transpose(x)
+    return xp.sqrt(clip(eigvalsh(x @ xp.matrix_transpose(x)), 0.0, None))
 
 
 def spectral_norm(x: Array) -> Array:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
-from numbers import Integral
 from typing import Any
 
 import array_api_compat
@@ -62,44 +61,22 @@ def free_entries(x: Any) -> int:
     if is_torch_array(x) and x.is_cuda:
         torch = import_module("torch")
         stats = torch.cuda.memory_stats(x.device)
-        held = (
-            stats["reserved_bytes.all.current"] - stats["allocated_bytes.all.current"]
-        )
-        return (torch.cuda.mem_get_info(x.device)[0] + held) // x.element_size()
+        reserved = stats["reserved_bytes.all.current"]
+        unused = reserved - stats["allocated_bytes.all.current"]
+        return (torch.cuda.mem_get_info(x.device)[0] + unused) // x.element_size()
     if array_api_compat.is_cupy_array(x):
-        pool = _cuda.cupy().get_default_memory_pool()
-        return (
-            _cuda.cupy().cuda.runtime.memGetInfo()[0] + pool.free_bytes()
-        ) // x.itemsize
+        cupy = _cuda.cupy()
+        unused = cupy.get_default_memory_pool().free_bytes()
+        return (cupy.cuda.runtime.memGetInfo()[0] + unused) // x.itemsize
     return 0
 
 
-def thread_map(n_jobs: int):
-    """Return a context that gives a `map`, over threads if there are several."""
-    if n_jobs <= 1:
-        return nullcontext(map)
-    return _ThreadMap(n_jobs)
-
-
-class _ThreadMap:
-    def __init__(self, n_jobs: int):
-        self.pool = ThreadPoolExecutor(n_jobs)
-
-    def __enter__(self):
-        return self.pool.map
-
-    def __exit__(self, *_):
-        self.pool.shutdown()
-
-
-def job_counts(n_jobs: int | Sequence[int] | None) -> tuple[int, int]:
-    """Return the threads over modes, and over the terms inside a mode."""
-    counts = tuple(n_jobs) if isinstance(n_jobs, list | tuple) else (n_jobs, 1)
-    whole = [c is None or isinstance(c, Integral) for c in counts]
-    if len(counts) != 2 or not all(whole):
-        msg = (
-            f"n_jobs={n_jobs!r} was given; expected a whole number, None, or a pair of "
-            "them: for modes, and for the terms inside a mode."
-        )
-        raise ValueError(msg)
-    return effective_n_jobs(counts[0]), effective_n_jobs(counts[1])
+@contextmanager
+def thread_map(n_jobs: int | None) -> Iterator[Callable]:
+    """Give a `map` that runs in this many threads, as joblib counts them."""
+    n_threads = effective_n_jobs(n_jobs)
+    if n_threads == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        yield pool.map

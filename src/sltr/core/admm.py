@@ -1,4 +1,17 @@
-"""What both ways to run the splitting share: where it starts, and its schedule."""
+"""The default solver: a splitting with the entrywise terms at its centre.
+
+Each iteration thresholds singular values twice per mode and entries once:
+
+    A_k = SVT_{β_k/r_k}(Y_k)                        nuclear norm of mode k
+    B_k = projection of Y'_k onto its spectral ball
+    X   = entrywise norm and box of the weighted mean of 2A_k − Y_k, 2B_k − Y'_k
+    Y_k ← Y_k + ρ(X − A_k),  Y'_k ← Y'_k + ρ(X − B_k)
+
+X is exactly sparse and inside the box in every iteration; what converges is its
+agreement with the A_k and B_k. The weights r, which are one over the steps, adapt
+during the first iterations and then rest, so that convergence is that of a fixed
+splitting. A device with a kernel for it does many iterations in one call.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +29,16 @@ from sltr.arrays import (
     iterate_splitting,
     to_python,
 )
-from sltr.core.problem import Problem, Result, spread_over
+from sltr.core.problem import Problem, Result, joined, spread_over
 from sltr.core.prox import clip_singular_values, polar, soft_threshold
 from sltr.core.tensor import fold, unfold
 
+# ρ: over-relaxation converges for any value below 2, best for about 1.6.
 RELAX = 1.6
 ADAPT_EVERY, ADAPT_UNTIL = 5, 100
+# Adapted steps, frozen by then, can be bad: what takes longer begins from scratch.
 RESTART_AFTER = 300
-# Looked at in any case: agreement may stall at rounding while the gap is closed.
+# Copies may cease to agree better because of rounding while the gap is closed.
 CERTIFY_EVERY = 50
 
 
@@ -40,44 +55,39 @@ class Start:
     duals: list[Array]
     steps: list[Array]
 
-    @property
-    def nuclear(self) -> list[Array]:
-        """Multipliers of the nuclear norms, shaped like `x`."""
-        return [dual[:, 0, ...] for dual in self.duals]
-
-    @property
-    def spectral(self) -> list[Array]:
-        """Multipliers of the spectral balls, shaped like `x`."""
-        return [dual[:, 1, ...] for dual in self.duals]
-
-    def take(self, indices: Array) -> Start:
-        """Return the items at these places of the batch."""
-        xp = array_namespace(self.x)
-
-        def pick(arrays):
-            return [xp.take(v, indices, axis=0) for v in arrays]
-
-        return Start(pick([self.x])[0], pick(self.duals), pick(self.steps))
-
-    def join(self, other: Start, indices: Array | None = None) -> Start:
-        """Return this batch followed by another, or the items at these places."""
-        xp = array_namespace(self.x)
-
-        def both(one, two):
-            return xp.concat([one, two], axis=0)
-
-        joined = Start(
-            both(self.x, other.x),
-            [both(*pair) for pair in zip(self.duals, other.duals, strict=True)],
-            [both(*pair) for pair in zip(self.steps, other.steps, strict=True)],
+    def take(self, rows: Array) -> Start:
+        """Return these rows of the batch."""
+        return Start(
+            _take([self.x], rows)[0], _take(self.duals, rows), _take(self.steps, rows)
         )
-        return joined if indices is None else joined.take(indices)
+
+    def join(self, other: Start) -> Start:
+        """Return this batch followed by another."""
+        xp = array_namespace(self.x)
+
+        def both(ones, twos):
+            pairs = zip(ones, twos, strict=True)
+            return [xp.concat(pair, axis=0) for pair in pairs]
+
+        duals, steps = both(self.duals, other.duals), both(self.steps, other.steps)
+        return Start(both([self.x], [other.x])[0], duals, steps)
+
+    def certificate(self, problem: Problem, tol: float) -> tuple[Array, Array]:
+        """Return the relative duality gap and the constraint violation, (G,)."""
+        nuclear = [dual[:, 0, ...] for dual in self.duals]
+        spectral = [dual[:, 1, ...] for dual in self.duals]
+        return problem.certificate(self.x, nuclear, spectral, exact=tol < 1e-7)
+
+
+def _take(arrays: list[Array], rows: Array) -> list[Array]:
+    xp = array_namespace(rows)
+    return [xp.take(values, rows, axis=0) for values in arrays]
 
 
 def cold_start(problem: Problem) -> Start:
     """Start from the multipliers of the limit of small spectral balls.
 
-    There the answer moves from Z against the subgradient G = α·sign(Z) +
+    There the solution moves from Z against the subgradient G = α·sign(Z) +
     Σβ_k·polar(Z_(k)), as far as the balls allow: W = Z − b·polar(G).
     """
     xp = array_namespace(problem.pilot)
@@ -93,111 +103,26 @@ def cold_start(problem: Problem) -> Start:
         gradient = gradient + weight * direction(Z, mode)
     x = Z
     for k, mode in enumerate(problem.modes):
-        reach = spread_over(problem.low_radius[:, k] / n_modes, Z)
-        x = x - reach * direction(gradient, mode)
+        distance = spread_over(problem.low_radius[:, k] / n_modes, Z)
+        x = x - distance * direction(gradient, mode)
     duals = []
     for k, mode in enumerate(problem.modes):
-        pull = spread_over(problem.low_weight[:, k], Z) * direction(x, mode)
-        duals.append(xp.stack([pull, -gradient / n_modes], axis=1))
+        nuclear = spread_over(problem.low_weight[:, k], Z) * direction(x, mode)
+        duals.append(xp.stack([nuclear, -gradient / n_modes], axis=1))
     return Start(x, duals, _default_steps(problem))
 
 
 def _default_steps(problem: Problem) -> list[Array]:
-    """Return steps 1/r from the radii: the distances the answer may move."""
+    """Return steps 1/r from the radii: the distances the solution may move."""
     xp = array_namespace(problem.pilot)
     shape = problem.pilot.shape[1:]
     steps = []
     for k, mode in enumerate(problem.modes):
         long_side = max(shape[mode], prod(shape) // shape[mode])
-        reach = problem.low_radius[:, k] / long_side**0.5
-        step = xp.minimum(problem.sparse_radius, reach)
+        per_entry = problem.low_radius[:, k] / long_side**0.5
+        step = xp.minimum(problem.sparse_radius, per_entry)
         steps.append(xp.stack([4.0 * step, step], axis=1))
     return steps
-
-
-def per_pair(values: Array, like: Array) -> Array:
-    """Give values of shape (G, 2) trailing axes, so that they broadcast."""
-    return values[(..., *([None] * (like.ndim - 2)))]
-
-
-# A look at the certificates costs as much as twenty iterations: a problem pauses
-# when it will likely be certified, at this share of the tolerance.
-EAGER, LESS_EAGER = 0.05, 0.3
-
-
-def is_fused(problem: Problem) -> bool:
-    """Say whether the device has a kernel for these problems."""
-    is_matrix = problem.pilot.ndim == 3 and problem.modes == (0,)
-    return is_matrix and can_iterate_splitting(problem.pilot)
-
-
-def admm_fused(
-    problem: Problem, start: Start, *, tol: float, max_iter: int
-) -> tuple[Result, Start]:
-    """Do what `admm` does, for problems of which `is_fused` is true."""
-    xp = array_namespace(problem.pilot)
-    state = _State(problem, start)
-    eager = xp.full_like(problem.sparse_radius, EAGER * tol)
-    done = xp.zeros_like(problem.sparse_radius, dtype=xp.bool)
-    while True:
-        apart = state.advance(eager, done, max_iter)
-        end = state.end()
-        gap, excess = problem.certificate(
-            end.x, end.nuclear, end.spectral, exact=tol < 1e-7
-        )
-        reached = (gap <= tol) & (excess <= tol)
-        eager = xp.where((apart <= eager) & ~reached, LESS_EAGER * eager, eager)
-        done = done | reached | (state.n_iter == max_iter)
-        stuck = ~done & (state.n_iter == RESTART_AFTER)
-        all_done, some_stuck = to_python(xp.stack([xp.all(done), xp.any(stuck)]))
-        if all_done:
-            return Result(end.x, state.n_iter, gap, reached), end
-        if some_stuck:
-            state.begin(cold_start(problem), stuck)
-
-
-class _State:
-    """Arrays of a batch that the kernel changes in place."""
-
-    def __init__(self, problem: Problem, start: Start):
-        xp = array_namespace(problem.pilot)
-        self.problem = problem
-        self.x = in_c_order(start.x, copy=True)
-        self.steps = in_c_order(start.steps[0], copy=True)
-        # The parts cut off the copies: step · multiplier.
-        self.duals = per_pair(self.steps, start.duals[0]) * in_c_order(start.duals[0])
-        self.copies = self.x[:, None, ...] + self.duals
-        self.before = xp.zeros_like(self.copies)
-        self.n_iter = xp.zeros_like(problem.sparse_radius, dtype=xp.int64)
-
-    def begin(self, start: Start, where: Array) -> None:
-        """Begin again from `start`, where this is true (G,)."""
-        xp = array_namespace(self.x)
-        fresh = _State(self.problem, start)
-        for name in ("x", "steps", "duals", "copies"):
-            old, new = getattr(self, name), getattr(fresh, name)
-            chosen = where[(..., *([None] * (old.ndim - 1)))]
-            setattr(self, name, in_c_order(xp.where(chosen, new, old)))
-
-    def advance(self, eager: Array, done: Array, last: int) -> Array:
-        """Iterate what is not done; return the disagreement of its copies, (G,)."""
-        p = self.problem
-        return iterate_splitting(
-            (p.pilot, p.sparse_radius, p.sparse_weight, p.low_radius, p.low_weight),
-            (self.x, self.copies, self.duals, self.before, self.steps, self.n_iter),
-            eager,
-            done,
-            check_every=ADAPT_EVERY,
-            adapt_until=ADAPT_UNTIL,
-            look_every=CERTIFY_EVERY,
-            last=last,
-            relax=RELAX,
-        )
-
-    def end(self) -> Start:
-        """Return the present point with its multipliers and steps."""
-        duals = self.duals / per_pair(self.steps, self.duals)
-        return Start(self.x, [duals], [self.steps])
 
 
 def admm(
@@ -209,67 +134,60 @@ def admm(
 ) -> tuple[Result, Start]:
     """Solve a batch of sparse and low-rank problems to a relative duality gap.
 
-    Parameters
-    ----------
-    problem : Problem
-        All radii positive, the box inside the spectral balls
-        (`Problem.with_effective_box`).
-    start : Start, optional
-        Where to begin; `cold_start(problem)` by default.
-    tol : float
-        Bound on the relative duality gap and on the relative spectral excess.
-    max_iter : int
-
-    Returns
-    -------
-    result : Result
-        `residual` is the relative duality gap, shape (G,).
-    end : Start
-        Where each problem ended, for warm starts of its neighbours.
+    All radii are positive, and the box is inside the spectral balls
+    (`Problem.with_effective_box`). `tol` bounds the gap, which is the `residual` of
+    the result, and the constraint violation. Without a start, begins at
+    `cold_start(problem)`. Also returns where each problem ended.
     """
     start = start or cold_start(problem)
-    if is_fused(problem):
-        return admm_fused(problem, start, tol=tol, max_iter=max_iter)
+    is_matrix = problem.pilot.ndim == 3 and problem.modes == (0,)
+    if is_matrix and can_iterate_splitting(problem.pilot):
+        return _fused(problem, start, tol, max_iter)
+    return _portable(problem, start, tol, max_iter)
+
+
+def _portable(
+    problem: Problem, start: Start, tol: float, max_iter: int
+) -> tuple[Result, Start]:
     xp = array_namespace(problem.pilot)
     batch = _Batch(problem, start)
     # Waiting for a device to answer costs more than the iterations it might save.
     check_every = 1 if is_numpy(problem.pilot) else 5
-    places = xp.arange(problem.size, device=device(problem.pilot))
-    finished: list[tuple] = []
-    eager = xp.full_like(problem.sparse_radius, tol)
+    indices = xp.arange(problem.size, device=device(problem.pilot))
+    finished: list[tuple[Array, Result, Start]] = []
+    # A certificate costs much: it is asked for when the copies agree so well.
+    check_below = xp.full_like(problem.sparse_radius, tol)
     for n_iter in range(1, max_iter + 1):
         batch.iterate(adapt=n_iter <= ADAPT_UNTIL and n_iter % ADAPT_EVERY == 0)
         last = n_iter == max_iter
         if n_iter % check_every and not last:
             continue
         # What one problem does never depends on the others in its batch.
-        close = batch.disagreement() <= eager
+        close = batch.disagreement() <= check_below
         everyone = last or n_iter % CERTIFY_EVERY == 0
         if everyone or bool(xp.any(close)):
-            gap, excess = batch.certificate(close | everyone, exact=tol < 1e-7)
-            reached = (gap <= tol) & (excess <= tol)
+            gap, violation = batch.certificate(close | everyone, tol)
+            reached = (gap <= tol) & (violation <= tol)
             done = (reached & (close | everyone)) | last
-            # A look in passing must not make the next one harder to come by.
-            eager = xp.where(close & ~reached, 0.6 * eager, eager)
+            # Only a check the problem asked for makes the next one harder to get.
+            check_below = xp.where(close & ~reached, 0.6 * check_below, check_below)
             if bool(xp.any(done)):
-                out, kept = xp.nonzero(done)[0], xp.nonzero(~done)[0]
-                finished.append(
-                    (
-                        xp.take(places, out, axis=0),
-                        batch.end().take(out),
-                        xp.take(gap, out, axis=0),
-                        xp.take(reached, out, axis=0),
-                        n_iter,
-                    )
-                )
-                if kept.shape[0] == 0:
+                rows, remaining = xp.nonzero(done)[0], xp.nonzero(~done)[0]
+                end = batch.end().take(rows)
+                done_at, gap, reached = _take([indices, gap, reached], rows)
+                n_iters = xp.full_like(done_at, n_iter)
+                finished.append((done_at, Result(end.x, n_iters, gap, reached), end))
+                if remaining.shape[0] == 0:
                     break
-                batch.keep(kept)
-                places, eager = (xp.take(v, kept, axis=0) for v in (places, eager))
+                batch.keep(remaining)
+                indices, check_below = _take([indices, check_below], remaining)
         if n_iter == RESTART_AFTER:
-            # Inherited weights, frozen by now, can be bad: begin again from scratch.
             batch = _Batch(batch.problem, cold_start(batch.problem))
-    return _assemble(finished)
+    order = xp.argsort(xp.concat([done_at for done_at, _, _ in finished]))
+    end = finished[0][2]
+    for _, _, other in finished[1:]:
+        end = end.join(other)
+    return joined([result for _, result, _ in finished]).take(order), end.take(order)
 
 
 class _Batch:
@@ -280,17 +198,17 @@ class _Batch:
     """
 
     def __init__(self, problem: Problem, start: Start):
-        self._pose(problem)
+        self._set_problem(problem)
         self.x = start.x
         self.steps = list(start.steps)
         self.Y = [
-            start.x[:, None, ...] + per_pair(step, dual) * dual
+            start.x[:, None, ...] + _per_pair(step, dual) * dual
             for step, dual in zip(start.steps, start.duals, strict=True)
         ]
         self.duals: list[Array] = []  # the parts cut off the copies: step · multiplier
         self.previous: list[Array] = []
 
-    def _pose(self, problem: Problem) -> None:
+    def _set_problem(self, problem: Problem) -> None:
         xp, Z = array_namespace(problem.pilot), problem.pilot
         self.problem = problem
         radius = spread_over(problem.sparse_radius, Z)
@@ -309,24 +227,15 @@ class _Batch:
             radii = xp.stack(
                 [p.low_weight[:, k] * step[:, 0], p.low_radius[:, k]], axis=1
             )
-            dual = self._cut_off(copies - self.centres, radii, p.modes[k])
+            dual = _cut_off(copies - self.centres, radii, p.modes[k])
             rate = 1.0 / step
-            mean = mean + xp.sum((copies - 2.0 * dual) * per_pair(rate, copies), axis=1)
+            pairs = (copies - 2.0 * dual) * _per_pair(rate, copies)
+            mean = mean + xp.sum(pairs, axis=1)
             total = total + xp.sum(rate, axis=1)
             self.duals.append(dual)
         mean = mean / spread_over(total, mean)
         threshold = spread_over(p.sparse_weight / total, mean)
         self.x = clip(soft_threshold(mean, threshold), self.lower, self.upper)
-
-    def _cut_off(self, copies: Array, radii: Array, mode: int) -> Array:
-        """Clip the singular values of nuclear copies, threshold those of balls."""
-        xp = array_namespace(copies)
-        shape = tuple(copies.shape[2:])
-        flat = unfold(xp.reshape(copies, (-1, *shape)), mode)
-        clipped = clip_singular_values(flat, xp.reshape(radii, (-1,)))
-        clipped = xp.reshape(fold(clipped, mode, shape), copies.shape)
-        outside = copies[:, 1, ...] - clipped[:, 1, ...]
-        return xp.stack([clipped[:, 0, ...], outside], axis=1)
 
     def _relax(self, *, adapt: bool) -> None:
         """Move the copies towards the last point, adapting their steps first."""
@@ -336,7 +245,7 @@ class _Batch:
             for k, (near, old) in enumerate(zip(nearest, self.previous, strict=True)):
                 factor = _balance(x - near, near - old)
                 self.steps[k] = self.steps[k] / factor
-                self.duals[k] = self.duals[k] / per_pair(factor, near)
+                self.duals[k] = self.duals[k] / _per_pair(factor, near)
                 self.Y[k] = near + self.duals[k]
         self.Y = [
             y + RELAX * (x - near) for y, near in zip(self.Y, nearest, strict=True)
@@ -354,41 +263,39 @@ class _Batch:
 
     def end(self) -> Start:
         """Return the present point with its multipliers and steps."""
-        duals = [
-            dual / per_pair(step, dual)
-            for dual, step in zip(self.duals, self.steps, strict=True)
-        ]
+        pairs = zip(self.duals, self.steps, strict=True)
+        duals = [dual / _per_pair(step, dual) for dual, step in pairs]
         return Start(self.x, duals, list(self.steps))
 
-    def certificate(self, wanted: Array, *, exact: bool) -> tuple[Array, Array]:
-        """Return gap and excess at the present point; infinite where not `wanted`."""
-        end = self.end()
+    def certificate(self, wanted: Array, tol: float) -> tuple[Array, Array]:
+        """Return gap and violation at the present point; infinite where not wanted."""
         if not is_numpy(self.x) or wanted.all():
             # An accelerator is done with all before it could pick some.
-            return self._certified(self.problem, end, exact=exact)
+            return self.end().certificate(self.problem, tol)
         xp = array_namespace(self.x)
         some = xp.nonzero(wanted)[0]
-        found = self._certified(self.problem.take(some), end.take(some), exact=exact)
-        count = xp.cumulative_sum(xp.astype(wanted, xp.int64))
-        places = xp.where(wanted, count - 1, 0)
-        gap, excess = (xp.take(values, places, axis=0) for values in found)
-        return xp.where(wanted, gap, xp.inf), xp.where(wanted, excess, xp.inf)
+        values = self.end().take(some).certificate(self.problem.take(some), tol)
+        row_of = xp.cumulative_sum(xp.astype(wanted, xp.int64)) - 1
+        gap, violation = _take(list(values), xp.where(wanted, row_of, 0))
+        return xp.where(wanted, gap, xp.inf), xp.where(wanted, violation, xp.inf)
 
-    @staticmethod
-    def _certified(problem: Problem, end: Start, *, exact: bool) -> tuple[Array, Array]:
-        return problem.certificate(end.x, end.nuclear, end.spectral, exact=exact)
-
-    def keep(self, indices: Array) -> None:
+    def keep(self, rows: Array) -> None:
         """Drop all problems but these."""
-        xp = array_namespace(self.x)
+        self._set_problem(self.problem.take(rows))
+        [self.x] = _take([self.x], rows)
+        self.Y, self.duals = _take(self.Y, rows), _take(self.duals, rows)
+        self.steps, self.previous = _take(self.steps, rows), _take(self.previous, rows)
 
-        def pick(arrays):
-            return [xp.take(v, indices, axis=0) for v in arrays]
 
-        self._pose(self.problem.take(indices))
-        self.x = xp.take(self.x, indices, axis=0)
-        self.Y, self.duals = pick(self.Y), pick(self.duals)
-        self.steps, self.previous = pick(self.steps), pick(self.previous)
+def _cut_off(copies: Array, radii: Array, mode: int) -> Array:
+    """Clip the singular values of nuclear copies, threshold those of balls."""
+    xp = array_namespace(copies)
+    shape = tuple(copies.shape[2:])
+    flat = unfold(xp.reshape(copies, (-1, *shape)), mode)
+    clipped = clip_singular_values(flat, xp.reshape(radii, (-1,)))
+    clipped = xp.reshape(fold(clipped, mode, shape), copies.shape)
+    outside = copies[:, 1, ...] - clipped[:, 1, ...]
+    return xp.stack([clipped[:, 0, ...], outside], axis=1)
 
 
 def _balance(primal: Array, dual: Array) -> Array:
@@ -408,19 +315,83 @@ def _norms(x: Array) -> Array:
     return xp.sqrt(xp.sum(flat * flat, axis=2))
 
 
-def _assemble(finished: list[tuple]) -> tuple[Result, Start]:
-    """Put results that finished at different times back into the batch's order."""
-    xp = array_namespace(finished[0][0])
-    order = xp.argsort(xp.concat([done[0] for done in finished]))
-    end = finished[0][1]
-    for done in finished[1:]:
-        end = end.join(done[1])
-    end = end.take(order)
+def _per_pair(values: Array, like: Array) -> Array:
+    """Give values of shape (G, 2) trailing axes, so that they broadcast."""
+    return values[(..., *([None] * (like.ndim - 2)))]
 
-    def joined(arrays):
-        return xp.take(xp.concat(arrays, axis=0), order, axis=0)
 
-    n_iter = joined([xp.full_like(done[0], done[4]) for done in finished])
-    gap = joined([done[2] for done in finished])
-    reached = joined([done[3] for done in finished])
-    return Result(end.x, n_iter, gap, reached), end
+# On a device all certificates together cost as much as twenty iterations. A problem
+# pauses when it will likely be certified: at this fraction of the tolerance first.
+FIRST_CHECK, NEXT_CHECK = 0.05, 0.3
+
+
+def _fused(
+    problem: Problem, start: Start, tol: float, max_iter: int
+) -> tuple[Result, Start]:
+    """Do what `_portable` does to rounding, many iterations in one kernel.
+
+    A problem runs until its copies agree, whatever the others in its batch do; then
+    the certificates of all are computed together.
+    """
+    xp = array_namespace(problem.pilot)
+    state = _DeviceState(problem, start)
+    check_below = xp.full_like(problem.sparse_radius, FIRST_CHECK * tol)
+    done = xp.zeros_like(problem.sparse_radius, dtype=xp.bool)
+    while True:
+        disagreement = state.advance(check_below, done, max_iter)
+        end = state.end()
+        gap, violation = end.certificate(problem, tol)
+        reached = (gap <= tol) & (violation <= tol)
+        too_early = (disagreement <= check_below) & ~reached
+        check_below = xp.where(too_early, NEXT_CHECK * check_below, check_below)
+        done = done | reached | (state.n_iter == max_iter)
+        stuck = ~done & (state.n_iter == RESTART_AFTER)
+        all_done, some_stuck = to_python(xp.stack([xp.all(done), xp.any(stuck)]))
+        if all_done:
+            return Result(end.x, state.n_iter, gap, reached), end
+        if some_stuck:
+            state.restart(cold_start(problem), stuck)
+
+
+class _DeviceState:
+    """Arrays of a batch that the kernel changes in place."""
+
+    def __init__(self, problem: Problem, start: Start):
+        xp = array_namespace(problem.pilot)
+        self.problem = problem
+        self.x = in_c_order(start.x, copy=True)
+        self.steps = in_c_order(start.steps[0], copy=True)
+        # The parts cut off the copies: step · multiplier.
+        self.duals = _per_pair(self.steps, start.duals[0]) * in_c_order(start.duals[0])
+        self.copies = self.x[:, None, ...] + self.duals
+        self.before = xp.zeros_like(self.copies)
+        self.n_iter = xp.zeros_like(problem.sparse_radius, dtype=xp.int64)
+
+    def restart(self, start: Start, where: Array) -> None:
+        """Begin again from `start`, where this is true (G,)."""
+        xp = array_namespace(self.x)
+        fresh = _DeviceState(self.problem, start)
+        for name in ("x", "steps", "duals", "copies"):
+            old, new = getattr(self, name), getattr(fresh, name)
+            chosen = xp.where(spread_over(where, old), new, old)
+            setattr(self, name, in_c_order(chosen))
+
+    def advance(self, check_below: Array, done: Array, last: int) -> Array:
+        """Iterate what is not done; return the disagreement of its copies, (G,)."""
+        p = self.problem
+        return iterate_splitting(
+            (p.pilot, p.sparse_radius, p.sparse_weight, p.low_radius, p.low_weight),
+            (self.x, self.copies, self.duals, self.before, self.steps, self.n_iter),
+            check_below,
+            done,
+            check_every=ADAPT_EVERY,
+            adapt_until=ADAPT_UNTIL,
+            certify_every=CERTIFY_EVERY,
+            last=last,
+            relax=RELAX,
+        )
+
+    def end(self) -> Start:
+        """Return the present point with its multipliers and steps."""
+        duals = self.duals / _per_pair(self.steps, self.duals)
+        return Start(self.x, [duals], [self.steps])

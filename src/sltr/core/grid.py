@@ -1,74 +1,263 @@
-"""Whole grids of large problems on a CPU: a chain of single problems with warm starts.
+"""A whole grid of radii about some pilots: one loop, three schedules.
 
-Most of a grid needs no solve of its own (`Problem.is_closed_form`). For the
-rest, the problem is solved once per spectral radius without a box that binds;
-every box wide enough for that answer shares it. Only the band where both
-constraints bind is solved one by one, each from its neighbour's answer: that of
-the next box or, better, of the same radii about a pilot close by.
+Most of a grid needs no solve of its own, because it has a closed form
+(`Problem.is_closed_form`). For the rest, the problem is first solved once for each
+spectral radius with an entrywise ball that does not bind: the base. Every entrywise
+ball that is wide enough for the base's solution shares it. Only the band where both
+constraints bind is solved problem by problem, and starts from a neighbour's solution.
+
+A schedule says which problems are solved in one call. TOGETHER solves all bases of a
+chunk, then its whole band: accelerators and small problems gain by sharing calls.
+ONE_BY_ONE solves each problem by itself and starts it from the one before or, better,
+from the same radii about a close pilot: large problems on a CPU gain more by that.
+PPXA solves each problem by itself with the paper's algorithm and uses no structure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from sltr.arrays import Array, array_namespace, device, spectral_norm, to_python
+from sltr.arrays import Array, array_namespace, as_array, to_python
 from sltr.core.admm import Start, admm, cold_start
-from sltr.core.problem import Problem, Result, exact, is_within, joined, spread_over
+from sltr.core.ppxa import solve_by_ppxa
+from sltr.core.problem import Problem, Result, exact, joined, spread_over
 from sltr.core.prox import clip_entries
-from sltr.core.tensor import unfold
 
 # Pilots this close, relative to their largest entry, start each other's problems.
 CLOSE = 0.01
 
+Schedule = Enum("Schedule", ["TOGETHER", "ONE_BY_ONE", "PPXA"])
+Item = tuple[int, int]  # a problem of the grid: its pilot and its candidate
 
-def chain(
-    candidates: Problem,
+
+def solve_grid(
+    grid: Problem,
     chunks: Sequence[Sequence[int]],
     *,
+    schedule: Schedule,
     tol: float,
     max_iter: int,
 ) -> Iterator[Result]:
-    """Solve the candidates of one pilot along the chunks' order.
+    """Solve the candidates of each chunk for all pilots.
 
-    Parameters
-    ----------
-    candidates : Problem
-        Its arrays of radii and weights have G rows, its pilot only one.
-    chunks : sequence of sequences of int
-        Places in the grid, best by ascending spectral radius and, within it,
-        descending entrywise radius. Answers do not depend on how the order is
-        cut into chunks.
-
-    Yields
-    ------
-    Result
-        For each chunk, its answers stacked.
+    `grid` has Q pilots and Q·G rows of radii and weights, those of pilot q from row
+    q·G on. A chunk lists candidates between 0 and G − 1. ONE_BY_ONE wants them by
+    ascending spectral and descending entrywise radius, and each pilot close to the
+    one before. How the order is cut into chunks does not change the solutions.
+    Yields for each chunk a result with Q·len(chunk) rows, pilot by pilot.
     """
-    return chains([candidates], chunks, tol=tol, max_iter=max_iter)
-
-
-def chains(
-    pilots: Sequence[Problem],
-    chunks: Sequence[Sequence[int]],
-    *,
-    tol: float,
-    max_iter: int,
-) -> Iterator[Result]:
-    """Solve one grid for a run of pilots, each close to the one before.
-
-    As `chain`; a chunk's answers are stacked pilot after pilot.
-    """
-    order = [g for chunk in chunks for g in chunk]
-    trails = [_Trail(problem.pilot) for problem in pilots]
-    walks = [
-        _walk(problem, order, tol, max_iter, before, own)
-        for problem, before, own in zip(
-            pilots, [None, *trails], [*trails[:-1], None], strict=False
-        )
-    ]
+    pilots = range(grid.size)
+    norms: dict[tuple[int, float], list[float]] = {}
+    ends = _Ends(grid.pilot) if schedule is Schedule.ONE_BY_ONE else None
     for chunk in chunks:
-        yield joined([next(walk) for walk in walks for _ in chunk])
+        items = [(q, g) for q in pilots for g in chunk]
+        calls = [items] if schedule is Schedule.TOGETHER else [[item] for item in items]
+        results = []
+        for call in calls:
+            problem = _rows_of(grid, call).with_effective_box()
+            if schedule is Schedule.PPXA:
+                results.append(_by_ppxa(problem, tol, max_iter))
+            else:
+                closed = _closed_forms(problem, call, norms)
+                results.append(_by_admm(problem, call, closed, ends, tol, max_iter))
+        yield joined(results)
+
+
+def _by_ppxa(problem: Problem, tol: float, max_iter: int) -> Result:
+    if float(problem.sparse_radius[0]) == 0.0:  # only the pilot is feasible
+        return exact(problem.pilot, problem.sparse_radius)
+    return solve_by_ppxa(problem, tol=tol, max_iter=max_iter)
+
+
+def _by_admm(
+    problem: Problem,
+    items: list[Item],
+    closed: list[bool],
+    ends: _Ends | None,
+    tol: float,
+    max_iter: int,
+) -> Result:
+    """Solve some problems of a grid: closed forms, then bases, then the band."""
+    xp = array_namespace(problem.pilot)
+    results = [exact(problem.thresholded(), problem.sparse_radius)]
+    if all(closed):
+        return results[0]
+    row_of = list(range(problem.size))  # the row of each solution among all results
+
+    unsolved = [i for i, is_closed in enumerate(closed) if not is_closed]
+    rest = problem.take(_indices(unsolved, problem))
+    items = [items[i] for i in unsolved]
+    bases, base_of = _find_bases(rest, items, ends, tol, max_iter)
+    results.append(bases.result)
+    for i, row in zip(unsolved, base_of, strict=True):
+        row_of[i] = problem.size + row
+
+    largest_move = xp.take(bases.largest_move, _indices(base_of, problem), axis=0)
+    shares_base = to_python(rest.sparse_radius >= largest_move)
+    band = [j for j, shares in enumerate(shares_base) if not shares]
+    if band:
+        narrow = rest.take(_indices(band, problem))
+        if ends is None:
+            rows = _indices([base_of[j] for j in band], problem)
+            start: Start | None = (bases.end or cold_start(bases.problem)).take(rows)
+        else:
+            start = ends.start_of_band(items[0])
+        if start is not None:
+            radius = spread_over(narrow.sparse_radius, start.x)
+            inside = narrow.pilot + clip_entries(start.x - narrow.pilot, radius)
+            start = replace(start, x=inside)
+        result, end = admm(narrow, start, tol=tol, max_iter=max_iter)
+        if ends is not None:
+            ends.add("band", items[0], end)
+        results.append(result)
+        for row, j in enumerate(band):
+            row_of[unsolved[j]] = problem.size + bases.problem.size + row
+    return joined(results).take(_indices(row_of, problem))
+
+
+@dataclass(frozen=True, eq=False)
+class _Bases:
+    """Solutions for some spectral radii with an entrywise ball that does not bind."""
+
+    keys: list[tuple]  # pilot, spectral radii and weights of each row
+    problem: Problem
+    result: Result
+    end: Start | None  # none where all are closed forms, which have no multipliers
+
+    @property
+    def largest_move(self) -> Array:
+        """The narrowest entrywise balls that do not change the solutions, (B,)."""
+        xp = array_namespace(self.result.x)
+        axes = tuple(range(1, self.result.x.ndim))
+        return xp.max(xp.abs(self.result.x - self.problem.pilot), axis=axes)
+
+
+def _find_bases(
+    problem: Problem, items: list[Item], ends: _Ends | None, tol: float, max_iter: int
+) -> tuple[_Bases, list[int]]:
+    """Return the distinct bases of some problems, and the row of each one's base."""
+    xp = array_namespace(problem.pilot)
+    free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
+    settings = xp.concat(
+        [free.low_radius, free.low_weight, free.sparse_weight[:, None]], axis=1
+    )
+    keys = [(q, *row) for (q, _), row in zip(items, to_python(settings), strict=True)]
+    first: dict[tuple, int] = {}
+    for i, key in enumerate(keys):
+        first.setdefault(key, i)
+    row_of = {key: row for row, key in enumerate(first)}
+    base_of = [row_of[key] for key in keys]
+    known = None if ends is None else ends.bases.get(items[0][0])
+    if known is not None and known.keys == list(first):
+        return known, base_of
+    free = free.take(_indices(list(first.values()), problem))
+    start = None if ends is None else ends.start_of_base(items[0], free)
+    result, end = _solve_bases(free, start, tol, max_iter)
+    bases = _Bases(list(first), free, result, end)
+    if ends is not None:
+        ends.bases[items[0][0]] = bases
+        ends.add("base", items[0], end)
+    return bases, base_of
+
+
+def _solve_bases(
+    free: Problem, start: Start | None, tol: float, max_iter: int
+) -> tuple[Result, Start | None]:
+    """Solve all but the closed forms: no relative gap can certify a zero solution."""
+    closed = to_python(free.is_closed_form())
+    rest = [g for g in range(free.size) if not closed[g]]
+    known = exact(free.thresholded(), free.sparse_radius)
+    if not rest:
+        return known, None
+    if len(rest) == free.size:
+        return admm(free, start, tol=tol, max_iter=max_iter)
+    solved, end = admm(free.take(_indices(rest, free)), tol=tol, max_iter=max_iter)
+    row_of = {g: free.size + row for row, g in enumerate(rest)}
+    rows = _indices([row_of.get(g, g) for g in range(free.size)], free)
+    return joined([known, solved]).take(rows), cold_start(free).join(end).take(rows)
+
+
+def _closed_forms(
+    problem: Problem, items: list[Item], norms: dict[tuple[int, float], list[float]]
+) -> list[bool]:
+    """Say which problems have a closed form; measures each pilot and box once."""
+    radii = to_python(problem.sparse_radius)
+    keys = [(q, a) for (q, _), a in zip(items, radii, strict=True)]
+    new = {key: i for i, key in enumerate(keys) if key not in norms}
+    if new:
+        some = problem.take(_indices(list(new.values()), problem))
+        norms |= zip(new, to_python(some.norms_of_clip()), strict=True)
+    known = as_array([norms[key] for key in keys], problem.pilot)
+    return to_python(problem.is_closed_form(known))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Where problems ended that were solved one by one: starts for their neighbours.
+
+    The ends of a pilot wait for the next pilot, which uses each of them once.
+    """
+
+    pilots: Array
+    bases: dict[int, _Bases] = field(default_factory=dict)  # the last of each pilot
+    last: dict[int, Start | None] = field(default_factory=dict)
+    waiting: dict[tuple[str, int, int], Start | None] = field(default_factory=dict)
+
+    def start_of_base(self, item: Item, free: Problem) -> Start | None:
+        """Start from the close pilot's base, or from the base of a smaller radius."""
+        start = self._from_close_pilot("base", item)
+        before = self.bases.get(item[0])
+        if start is None and before is not None and before.end is not None:
+            start = _scaled(before.end, before.problem, free)
+        return start
+
+    def start_of_band(self, item: Item) -> Start | None:
+        """Start from the close pilot's problem, or from the one before."""
+        return self._from_close_pilot("band", item) or self.last[item[0]]
+
+    def add(self, kind: str, item: Item, end: Start | None) -> None:
+        """Keep where a problem ended, for the next one and the next pilot."""
+        self.last[item[0]] = end
+        if item[0] + 1 < self.pilots.shape[0]:
+            self.waiting[kind, *item] = end
+
+    def _from_close_pilot(self, kind: str, item: Item) -> Start | None:
+        """Return the end for the same radii, moved along with the pilot."""
+        q, g = item
+        end = self.waiting.pop((kind, q - 1, g), None)
+        if end is None:
+            return None
+        return replace(end, x=end.x + (self.pilots[q, ...] - self.pilots[q - 1, ...]))
+
+
+def _scaled(start: Start, old: Problem, new: Problem) -> Start:
+    """Scale a start with the spectral radius; multipliers stay as they are."""
+    xp = array_namespace(start.x)
+    ratio = xp.min(new.low_radius / old.low_radius, axis=1)
+    return Start(
+        new.pilot + spread_over(ratio, start.x) * (start.x - old.pilot),
+        start.duals,
+        [step * ratio[:, None] for step in start.steps],
+    )
+
+
+def independent_parts(grid: Problem, schedule: Schedule) -> list[Problem]:
+    """Cut a grid into parts that `solve_grid` may take one by one, or in threads."""
+    if schedule is Schedule.TOGETHER:
+        return [grid]
+    runs = [[q] for q in range(grid.size)]
+    if schedule is Schedule.ONE_BY_ONE:
+        runs = runs_of_close_pilots(grid.pilot)
+    n_candidates = grid.sparse_radius.shape[0] // grid.size
+    rows = [
+        [q * n_candidates + g for q in run for g in range(n_candidates)] for run in runs
+    ]
+    return [
+        grid.take(_indices(some, grid), pilots=_indices(run, grid))
+        for run, some in zip(runs, rows, strict=True)
+    ]
 
 
 def runs_of_close_pilots(pilots: Array) -> list[list[int]]:
@@ -84,239 +273,13 @@ def runs_of_close_pilots(pilots: Array) -> list[list[int]]:
     return runs
 
 
-@dataclass(frozen=True, eq=False)
-class _Trail:
-    """Where the problems of one pilot ended; each end is used once."""
-
-    pilot: Array
-    bases: dict[int, Start | None] = field(default_factory=dict)
-    ends: dict[int, Start | None] = field(default_factory=dict)
+def _rows_of(grid: Problem, items: list[Item]) -> Problem:
+    """Return some problems of a grid, each with its pilot."""
+    n_candidates = grid.sparse_radius.shape[0] // grid.size
+    rows = [q * n_candidates + g for q, g in items]
+    return grid.take(_indices(rows, grid), pilots=_indices([q for q, _ in items], grid))
 
 
-def _carried(
-    ends: dict[int, Start | None], g: int, old: Array, new: Array
-) -> Start | None:
-    """Return where a problem of the old pilot ended, moved along to the new one."""
-    end = ends.pop(g, None)
-    return None if end is None else replace(end, x=end.x + (new - old))
-
-
-def _walk(
-    candidates: Problem,
-    order: list[int],
-    tol: float,
-    max_iter: int,
-    before: _Trail | None,
-    own: _Trail | None,
-) -> Iterator[Result]:
-    candidates = candidates.with_effective_box()
-    pilot = candidates.pilot
-    before = before or _Trail(pilot)
-    closed = _closed_forms(candidates)
-    base: _Base | None = None
-    for g in order:
-        problem = candidates.candidate(g)
-        if closed[g]:
-            yield exact(problem.thresholded(), problem.sparse_radius)
-            continue
-        if base is None or not base.serves(problem):
-            near = _carried(before.bases, g, before.pilot, pilot)
-            base = _base(problem, near, base, tol, max_iter)
-            last = base.end
-            if own is not None:
-                own.bases[g] = last
-        if bool(problem.sparse_radius[0] >= base.reach):
-            yield base.answer
-            continue
-        start = _carried(before.ends, g, before.pilot, pilot) or last
-        start = None if start is None else replace(start, x=_boxed(start.x, problem))
-        result, last = admm(problem, start, tol=tol, max_iter=max_iter)
-        if own is not None:
-            own.ends[g] = last
-        yield result
-
-
-@dataclass(frozen=True, eq=False)
-class _Base:
-    """The answer for a spectral radius without a box that binds."""
-
-    problem: Problem
-    answer: Result
-    end: Start | None  # none for a closed form, which has no multipliers
-    reach: Array  # the narrowest box that does not change the answer
-
-    def serves(self, problem: Problem) -> bool:
-        """Say whether `problem` differs from the base in its box alone."""
-        xp = array_namespace(problem.pilot)
-        names = ("low_radius", "low_weight", "sparse_weight")
-        return all(
-            bool(xp.all(getattr(self.problem, name) == getattr(problem, name)))
-            for name in names
-        )
-
-
-def _base(
-    problem: Problem,
-    start: Start | None,
-    last: _Base | None,
-    tol: float,
-    max_iter: int,
-) -> _Base:
+def _indices(rows: list[int], problem: Problem) -> Array:
     xp = array_namespace(problem.pilot)
-    free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
-    answer, end = exact(free.thresholded(), free.sparse_radius), None
-    # A ball that holds zero gives zero, which no relative gap can certify.
-    if not bool(free.is_closed_form()[0]):
-        if start is None and last is not None and last.end is not None:
-            start = _scaled(last.end, last.problem, free)
-        answer, end = admm(free, start, tol=tol, max_iter=max_iter)
-    return _Base(free, answer, end, xp.max(xp.abs(answer.x - free.pilot)))
-
-
-def _closed_forms(candidates: Problem) -> list[bool]:
-    """Say which candidates are closed forms, looking at each box once."""
-    xp = array_namespace(candidates.pilot)
-    norms: dict[float, list[Array]] = {}
-    largest = float(xp.max(xp.abs(candidates.pilot)))
-    found = []
-    for g, a in enumerate(to_python(candidates.sparse_radius)):
-        if a not in norms:
-            moved = clip_entries(candidates.pilot, a)
-            norms[a] = [spectral_norm(unfold(moved, mode)) for mode in candidates.modes]
-        fits = is_within(xp.concat(norms[a]), candidates.low_radius[g, :])
-        absorbs = candidates.sparse_weight[g] >= xp.sum(candidates.low_weight[g, :])
-        either = largest <= a or bool(absorbs)
-        found.append(a == 0.0 or (either and bool(xp.all(fits))))
-    return found
-
-
-def _boxed(x: Array, problem: Problem) -> Array:
-    radius = spread_over(problem.sparse_radius, x)
-    return problem.pilot + clip_entries(x - problem.pilot, radius)
-
-
-def _scaled(start: Start, old: Problem, new: Problem) -> Start:
-    """Blow a start up with the spectral radius; multipliers stay."""
-    xp = array_namespace(start.x)
-    ratio = xp.min(new.low_radius / old.low_radius, axis=1)
-    return Start(
-        new.pilot + spread_over(ratio, start.x) * (start.x - old.pilot),
-        start.duals,
-        [step * ratio[:, None] for step in start.steps],
-    )
-
-
-def batch(
-    candidates: Problem, chunks: Sequence[Sequence[int]], *, tol: float, max_iter: int
-) -> Iterator[Result]:
-    """Solve, chunk by chunk, candidates that may belong to different pilots.
-
-    Parameters
-    ----------
-    candidates : Problem
-        Its radii and weights have G rows, its pilot Q rows, where G is a multiple
-        of Q: candidate g belongs to pilot g // (G / Q).
-    chunks : sequence of sequences of int
-        Places within the grid of one pilot; each chunk takes them of all pilots.
-
-    Yields
-    ------
-    Result
-        For each chunk, answers of shape (Q · len(chunk), …), pilot by pilot.
-    """
-    n_pilots = candidates.size
-    per_pilot = candidates.sparse_radius.shape[0] // n_pilots
-    for chunk in chunks:
-        places = [q * per_pilot + g for q in range(n_pilots) for g in chunk]
-        owners = [q for q in range(n_pilots) for _ in chunk]
-        problem = _gathered(candidates, places, owners).with_effective_box()
-        yield _solve(problem, owners, tol, max_iter)
-
-
-def _solve(problem: Problem, owners: list[int], tol: float, max_iter: int) -> Result:
-    xp = array_namespace(problem.pilot)
-    answers = [exact(problem.thresholded(), problem.sparse_radius)]
-    row_of = list(range(problem.size))  # each problem's row among all answers
-    closed = to_python(problem.is_closed_form())
-    places = [g for g in row_of if not closed[g]]
-    if not places:
-        return answers[0]
-
-    # Level one: no box that binds, once for each pilot and spectral radius.
-    rest = problem.take(_indices(places, problem))
-    free = replace(rest, sparse_radius=xp.min(rest.low_radius, axis=1))
-    firsts, group = _distinct(free, [owners[g] for g in places])
-    free = free.take(_indices(firsts, problem))
-    base, ends = _without_box(free, tol, max_iter)
-    reach = xp.max(xp.abs(base.x - free.pilot), axis=tuple(range(1, base.x.ndim)))
-    reach = xp.take(reach, _indices(group, problem), axis=0)
-    shared = to_python(rest.sparse_radius >= reach)
-    for i, g in enumerate(places):
-        row_of[g] = problem.size + group[i]
-    answers.append(base)
-
-    # Level two: the band, each from the answer without its box.
-    in_band = [i for i in range(len(places)) if not shared[i]]
-    if in_band:
-        band = rest.take(_indices(in_band, problem))
-        start = ends.take(_indices([group[i] for i in in_band], problem))
-        radius = spread_over(band.sparse_radius, start.x)
-        boxed = band.pilot + clip_entries(start.x - band.pilot, radius)
-        result, _ = admm(band, replace(start, x=boxed), tol=tol, max_iter=max_iter)
-        for row, i in enumerate(in_band):
-            row_of[places[i]] = problem.size + len(firsts) + row
-        answers.append(result)
-    return _rows(answers, _indices(row_of, problem))
-
-
-def _without_box(free: Problem, tol: float, max_iter: int) -> tuple[Result, Start]:
-    """Solve all but the closed forms: no relative gap can certify a zero answer."""
-    closed = to_python(free.is_closed_form())
-    rest = [g for g in range(free.size) if not closed[g]]
-    known = exact(free.thresholded(), free.sparse_radius)
-    if not rest:
-        return known, cold_start(free)
-    if len(rest) == free.size:
-        return admm(free, tol=tol, max_iter=max_iter)
-    found, ends = admm(free.take(_indices(rest, free)), tol=tol, max_iter=max_iter)
-    places = {g: free.size + i for i, g in enumerate(rest)}
-    rows = _indices([places.get(g, g) for g in range(free.size)], free)
-    return _rows([known, found], rows), cold_start(free).join(ends, rows)
-
-
-def _gathered(candidates: Problem, places: list[int], owners: list[int]) -> Problem:
-    xp = array_namespace(candidates.pilot)
-    rows, pilots = _indices(places, candidates), _indices(owners, candidates)
-    names = ("sparse_radius", "low_radius", "sparse_weight", "low_weight")
-    taken = {name: xp.take(getattr(candidates, name), rows, axis=0) for name in names}
-    return replace(candidates, pilot=xp.take(candidates.pilot, pilots, axis=0), **taken)
-
-
-def _distinct(free: Problem, owners: list[int]) -> tuple[list[int], list[int]]:
-    """Return the first place of each distinct problem, and each one's group."""
-    xp = array_namespace(free.pilot)
-    settings = xp.concat(
-        [free.low_radius, free.low_weight, free.sparse_weight[:, None]], axis=1
-    )
-    groups: dict[tuple, int] = {}
-    firsts: list[int] = []
-    group: list[int] = []
-    for place, (owner, row) in enumerate(zip(owners, to_python(settings), strict=True)):
-        key = (owner, *row)
-        if key not in groups:
-            groups[key] = len(firsts)
-            firsts.append(place)
-        group.append(groups[key])
-    return firsts, group
-
-
-def _indices(places: list[int], problem: Problem) -> Array:
-    xp = array_namespace(problem.pilot)
-    return xp.asarray(places, dtype=xp.int64, device=device(problem.pilot))
-
-
-def _rows(answers: list[Result], rows: Array) -> Result:
-    xp = array_namespace(rows)
-    every = joined(answers)
-    fields = (every.x, every.n_iter, every.residual, every.converged)
-    return Result(*(xp.take(values, rows, axis=0) for values in fields))
+    return as_array(rows, problem.pilot, dtype=xp.int64)

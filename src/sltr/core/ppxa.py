@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sltr.arrays import Array, array_namespace, clip
-from sltr.core.problem import Problem, Result
+from sltr.core.problem import Problem, Result, spread_over
 from sltr.core.prox import L1, LInfBall, Nuclear, SpectralBall, Term
 from sltr.core.tensor import fold, unfold
 
@@ -29,47 +29,29 @@ def ppxa(
     tol: float = 1e-4,
     max_iter: int = 5000,
     check_every: int = 10,
-    run: Callable = map,
 ) -> Result:
-    """Minimise a sum of convex terms, all proximal steps of an iteration in parallel.
+    """Minimise a sum of convex terms; all terms of an iteration are independent.
 
-    Parameters
-    ----------
-    terms : sequence of Term
-    x0 : array
-        Starting point, of any shape the terms accept, its first axis a batch.
-    certify : callable
-        Given the points p_i and the subgradients u_i, returns a candidate
-        solution, its gap and its excess, the last two of shape (G,).
-    step : float or array of shape (G,)
-        γ.
-    relax : float
-        ρ.
-    run : callable
-        Like the built-in `map`; an executor's `map` evaluates the proximal
-        steps of one iteration concurrently, the inner layer of parallelism.
-
-    Returns
-    -------
-    Result
-        `residual` is the gap that `certify` gave.
+    `x0` has any shape the terms accept, its first axis a batch of G. `certify` is
+    given the points p_i and the subgradients u_i; it returns a candidate solution,
+    its gap and its constraint violation, the last two of shape (G,). `step` is γ, a
+    number or (G,), and `relax` is ρ. `residual` of the result is the gap.
     """
     xp = array_namespace(x0)
     n_terms = len(terms)
-    # γ with the trailing axes of x0, so that it scales whole problems of a batch
-    scale = step
-    if not isinstance(step, float | int):
-        scale = step[(slice(None), *([None] * (x0.ndim - 1)))]
+    # Each problem of a batch has its own γ.
+    scale = step if isinstance(step, float | int) else spread_over(step, x0)
     x, copies = x0, [x0] * n_terms
     for n_iter in range(1, max_iter + 1):
-        jobs = zip(terms, copies, strict=True)
-        points = list(run(lambda job: job[0].prox(job[1], n_terms * step), jobs))
+        points = [
+            term.prox(y, n_terms * step) for term, y in zip(terms, copies, strict=True)
+        ]
         if n_iter % check_every == 0 or n_iter == max_iter:
             duals = [
                 (y - p) / (n_terms * scale) for y, p in zip(copies, points, strict=True)
             ]
-            solution, gap, excess = certify(points, duals)
-            reached = (gap <= tol) & (excess <= tol)
+            solution, gap, violation = certify(points, duals)
+            reached = (gap <= tol) & (violation <= tol)
             if bool(xp.all(reached)) or n_iter == max_iter:
                 break
         mean = sum(points) / n_terms
@@ -82,7 +64,7 @@ def ppxa(
 
 
 def solve_by_ppxa(
-    problem: Problem, *, tol: float = 1e-4, max_iter: int = 5000, run: Callable = map
+    problem: Problem, *, tol: float = 1e-4, max_iter: int = 5000
 ) -> Result:
     """Solve sparse and low-rank problems by PPXA with the paper's terms.
 
@@ -92,7 +74,7 @@ def solve_by_ppxa(
     """
     Z, shape = problem.pilot, tuple(problem.pilot.shape[1:])
     a = problem.sparse_radius
-    as_matrix = unfold(Z, 0)  # entrywise terms do not care which unfolding
+    as_matrix = unfold(Z, 0)  # any unfolding serves the entrywise terms
     terms: list[Term] = [
         _Unfolded(L1(problem.sparse_weight), 0, shape),
         _Unfolded(LInfBall(as_matrix, a), 0, shape),
@@ -104,15 +86,14 @@ def solve_by_ppxa(
                 SpectralBall(unfold(Z, mode), problem.low_radius[:, k]), mode, shape
             ),
         ]
-    radius = a[(slice(None), *([None] * len(shape)))]
+    radius = spread_over(a, Z)
 
     def certify(points, duals):
         # Clipping keeps what soft-thresholding made zero wherever the box allows it.
         x = clip(points[0], Z - radius, Z + radius)
-        gap, excess = problem.certificate(x, duals[2::2], duals[3::2], exact=tol < 1e-7)
-        return x, gap, excess
+        return x, *problem.certificate(x, duals[2::2], duals[3::2], exact=tol < 1e-7)
 
-    return ppxa(terms, Z, certify, step=a, tol=tol, max_iter=max_iter, run=run)
+    return ppxa(terms, Z, certify, step=a, tol=tol, max_iter=max_iter)
 
 
 class _Unfolded:

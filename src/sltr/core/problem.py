@@ -1,4 +1,13 @@
-"""What every iterative solver returns."""
+"""The sparse and low-rank problem, its certificate and its closed forms.
+
+For a batch of tensors Z (the pilots) the problem is, item by item,
+
+    min_W  α‖W‖₁ + Σ_k β_k‖W_(k)‖_*
+    s.t.   ‖W − Z‖_∞ ≤ a,  ‖W_(k) − Z_(k)‖₂ ≤ b_k  for every mode k of `modes`.
+
+One mode is the paper's sub-problem; all modes at once are the joint problem. The
+first constraint is the entrywise ball, or box; the others are the spectral balls.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +30,21 @@ from sltr.core.tensor import unfold
 class Result:
     """A solution and how far it can be trusted.
 
-    Attributes
-    ----------
-    x : array
-        The solution.
-    n_iter : int or array of int
-        Iterations used, for each problem of a batch.
-    residual : float or array
-        The optimality measure the solver stops on, named in its docstring.
-    converged : bool or array of bool
-        Whether the residual reached the tolerance. Callers decide whether to warn.
+    `residual` is the measure of optimality the solver stops on, named in its
+    docstring. `converged` says whether it reached the tolerance; callers decide
+    whether to warn. All but `x` are numbers, or arrays of shape (G,) for a batch.
     """
 
     x: Array
     n_iter: int | Array
     residual: float | Array
     converged: bool | Array
+
+    def take(self, rows: Array) -> Result:
+        """Return these rows of a batch."""
+        xp = array_namespace(self.x)
+        fields = (self.x, self.n_iter, self.residual, self.converged)
+        return Result(*(xp.take(values, rows, axis=0) for values in fields))
 
 
 def joined(results: list[Result]) -> Result:
@@ -51,7 +59,7 @@ def joined(results: list[Result]) -> Result:
 
 
 def exact(x: Array, like: Array) -> Result:
-    """Return answers known without iterating: no steps and no gap, like `like` (G,)."""
+    """Return solutions known without iterating: no steps and no gap, like `like`."""
     xp = array_namespace(x)
     gap = xp.astype(0.0 * like, xp.float64)
     return Result(x, xp.astype(gap, xp.int64), gap, gap == 0.0)
@@ -62,28 +70,13 @@ def spread_over(values: Array, like: Array) -> Array:
     return values[(slice(None), *([None] * (like.ndim - 1)))]
 
 
-def is_within(size: Array, radius: Array) -> Array:
-    """Say whether a computed norm is at most a radius, to the rounding of norms.
-
-    A radius equal to the largest singular value must count as reaching it.
-    """
-    xp = array_namespace(size)
-    return size <= radius * (1.0 + 16.0 * float(xp.finfo(size.dtype).eps))
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A batch of G problems that share shape and modes.
 
-    Attributes
-    ----------
-    pilot : array of shape (G, p1, …, pM)
-    sparse_radius, sparse_weight : arrays of shape (G,)
-        a and α.
-    low_radius, low_weight : arrays of shape (G, K)
-        b_k and β_k, one column for each of `modes`.
-    modes : tuple of int
-        Modes whose unfoldings carry a nuclear norm and a spectral ball.
+    The pilots Z have shape (G, p1, …, pM), the entrywise radii a and weights α (G,),
+    the spectral radii b_k and weights β_k (G, K), with one column for each of the K
+    `modes` whose unfoldings carry a nuclear norm and a spectral ball.
     """
 
     pilot: Array
@@ -95,72 +88,65 @@ class Problem:
 
     @property
     def size(self) -> int:
-        """The number of problems in the batch."""
+        """The number of pilots in the batch."""
         return self.pilot.shape[0]
 
-    def take(self, indices: Array) -> Problem:
-        """Return the problems at these places of the batch."""
+    def take(self, rows: Array, *, pilots: Array | None = None) -> Problem:
+        """Return these rows of the batch, with these rows of the pilots if given."""
         xp = array_namespace(self.pilot)
-        taken = {
-            name: xp.take(getattr(self, name), indices, axis=0)
-            for name in (
-                "pilot",
-                "sparse_radius",
-                "low_radius",
-                "sparse_weight",
-                "low_weight",
-            )
-        }
-        return replace(self, **taken)
-
-    def candidate(self, g: int) -> Problem:
-        """Return candidate g of a grid whose candidates share one pilot."""
         names = ("sparse_radius", "low_radius", "sparse_weight", "low_weight")
-        picked = {name: getattr(self, name)[g : g + 1, ...] for name in names}
-        return replace(self, **picked)
+        taken = {name: xp.take(getattr(self, name), rows, axis=0) for name in names}
+        pilot = xp.take(self.pilot, rows if pilots is None else pilots, axis=0)
+        return replace(self, pilot=pilot, **taken)
 
     def with_effective_box(self) -> Problem:
-        """Cut radii to what can bind: the same problem in tame numbers.
+        """Reduce radii to what can bind: the same problem in moderate numbers.
 
-        No entry exceeds its matrix's spectral norm, so min(a, min b_k) poses the
+        No entry exceeds its matrix's spectral norm, so min(a, min b_k) makes the
         same problem; it also keeps the dual bound finite without a box. A ball
         wider than √P·max|Z| holds zero, and every box that does not hold zero.
         """
         xp = array_namespace(self.pilot)
         axes = tuple(range(1, self.pilot.ndim))
         largest = xp.max(xp.abs(self.pilot), axis=axes)
-        reach = 1.01 * prod(self.pilot.shape[1:]) ** 0.5 * largest
+        # The factor keeps clear of rounding.
+        widest = 1.01 * prod(self.pilot.shape[1:]) ** 0.5 * largest
         low = xp.where(
-            (self.low_radius > reach[:, None]) & (reach[:, None] > 0.0),
-            reach[:, None] + 0.0 * self.low_weight,
+            (self.low_radius > widest[:, None]) & (widest[:, None] > 0.0),
+            widest[:, None] + 0.0 * self.low_weight,
             self.low_radius,
         )
         box = xp.minimum(self.sparse_radius, xp.min(low, axis=1))
         return replace(self, sparse_radius=box, low_radius=low)
 
     def thresholded(self) -> Array:
-        """Return S_a(Z), the answer wherever `is_closed_form` holds."""
+        """Return S_a(Z), the solution wherever `is_closed_form` holds."""
         return soft_threshold(self.pilot, spread_over(self.sparse_radius, self.pilot))
 
-    def is_closed_form(self) -> Array:
-        """Say, for each problem, whether S_a(Z) is certainly the answer: (G,).
+    def norms_of_clip(self) -> Array:
+        """Return ‖clip(Z, −a, a)_(k)‖₂, the distances of S_a(Z) from Z: (G, K)."""
+        xp = array_namespace(self.pilot)
+        moved = clip_entries(self.pilot, spread_over(self.sparse_radius, self.pilot))
+        norms = [spectral_norm(unfold(moved, mode)) for mode in self.modes]
+        return xp.stack(norms, axis=1)
+
+    def is_closed_form(self, norms: Array | None = None) -> Array:
+        """Say, for each problem, whether S_a(Z) is certainly the solution: (G,).
 
         It is when clip(Z, −a, a) fits into the spectral balls and α ≥ Σβ_k: a
         nuclear subgradient has no entry above its spectral norm, which is at most
         β_k, and so the entrywise norm absorbs it. Where S_a(Z) = 0 no weight
-        matters.
+        matters. `norms` are `norms_of_clip` where they are known already.
         """
         xp = array_namespace(self.pilot)
-        radius = spread_over(self.sparse_radius, self.pilot)
-        moved = clip_entries(self.pilot, radius)
+        norms = self.norms_of_clip() if norms is None else norms
         axes = tuple(range(1, self.pilot.ndim))
         vanishes = xp.max(xp.abs(self.pilot), axis=axes) <= self.sparse_radius
-        fits = vanishes | (self.sparse_weight >= xp.sum(self.low_weight, axis=1))
-        for k, mode in enumerate(self.modes):
-            fits = fits & is_within(
-                spectral_norm(unfold(moved, mode)), self.low_radius[:, k]
-            )
-        return fits | (self.sparse_radius == 0.0)
+        absorbs = self.sparse_weight >= xp.sum(self.low_weight, axis=1)
+        # A radius equal to the norm must count as reaching it, whatever the rounding.
+        slack = 1.0 + 16.0 * float(xp.finfo(norms.dtype).eps)
+        fits = xp.all(norms <= self.low_radius * slack, axis=1)
+        return (fits & (vanishes | absorbs)) | (self.sparse_radius == 0.0)
 
     def certificate(
         self,
@@ -170,23 +156,16 @@ class Problem:
         *,
         exact: bool = False,
     ) -> tuple[Array, Array]:
-        """Return the relative duality gap and the spectral excess of `x`, both (G,).
+        """Return the relative duality gap and the constraint violation of `x`, (G,).
 
-        Parameters
-        ----------
-        x : array of shape (G, p1, …, pM)
-            A point inside the box.
-        nuclear, spectral : lists of arrays shaped like `x`, one for each mode
-            Multipliers V_k of the nuclear norms and S_k of the spectral balls. Any
-            arrays give a valid bound: V_k is scaled into its ball first.
-        exact : bool
-            Whether to spend a full SVD; needed for gaps below 1e-7.
+        `x` (G, p1, …, pM) is inside the box. `nuclear` and `spectral` hold, for each
+        mode, multipliers V_k of the nuclear norm and S_k of the spectral ball,
+        shaped like `x`. Any arrays give a valid bound: V_k is scaled into its ball
+        first. `exact` spends a full SVD, which gaps below 1e-7 need.
 
-        Notes
-        -----
         The lower bound is ⟨Z, U+ΣV_k⟩ − a‖U+ΣV_k+ΣS_k‖₁ − Σb_k‖S_k‖_* with the best
         U of entries at most α. The upper bound is the objective at the point of the
-        segment from Z to `x` that is inside all balls. The excess is the largest
+        segment from Z to `x` that is inside all balls. The violation is the largest
         ‖x_(k) − Z_(k)‖₂ / b_k − 1, at least zero. All in double precision.
         """
         xp = array_namespace(x)
@@ -195,27 +174,27 @@ class Problem:
         b, beta = to_float64(self.low_radius), to_float64(self.low_weight)
         axes = tuple(range(1, Z.ndim))
 
-        moved, reach = x - Z, xp.where(b > 0, b, 1.0)
-        pull: Array | float = 0.0
-        rest, dual_cost, ratio = 0.0, 0.0, 1.0 + 0.0 * a
+        moved, radius = x - Z, xp.where(b > 0, b, 1.0)
+        sum_V: Array | float = 0.0
+        sum_S, dual_cost, ratio = 0.0, 0.0, 1.0 + 0.0 * a
         for k, mode in enumerate(self.modes):
             V, S = to_float64(nuclear[k]), to_float64(spectral[k])
-            # One decomposition for all three: small ones cost their calls.
+            # One decomposition serves all three: for small matrices the call costs.
             values = singular_values(unfold(xp.concat([V, moved, S]), mode))
             largest, of_S = xp.max(values, axis=-1), values[2 * self.size :, :]
-            size, away = largest[: self.size], largest[self.size : 2 * self.size]
+            size, distance = largest[: self.size], largest[self.size : 2 * self.size]
             shrink = clip(beta[:, k] / clip(size, 1e-150, None), None, 1.0)
-            pull = pull + V * spread_over(shrink, V)
-            rest = rest + S
+            sum_V = sum_V + V * spread_over(shrink, V)
+            sum_S = sum_S + S
             if exact:
                 of_S = singular_values(unfold(S, mode), exact=True)
             dual_cost = dual_cost + b[:, k] * xp.sum(of_S, axis=-1)
-            ratio = xp.maximum(ratio, away / reach[:, k])
-        rest = rest + pull
+            ratio = xp.maximum(ratio, distance / radius[:, k])
+        rest = sum_S + sum_V
         most, box = spread_over(alpha, Z), spread_over(a, Z)
         U = xp.where(xp.abs(Z) <= box, clip_entries(-rest, most), most * xp.sign(Z))
         lower = (
-            xp.sum(Z * (U + pull), axis=axes)
+            xp.sum(Z * (U + sum_V), axis=axes)
             - a * xp.sum(xp.abs(U + rest), axis=axes)
             - dual_cost
         )

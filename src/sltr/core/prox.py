@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from sltr.arrays import Array, adjoint, array_namespace, clip, eigh, singular_values
+from sltr.arrays import Array, array_namespace, clip, eigh, singular_values
 
 
 def clip_entries(x: Array, radius: float | Array) -> Array:
@@ -31,34 +31,24 @@ def soft_threshold(x: Array, threshold: float | Array) -> Array:
     return x - clip_entries(x, threshold)
 
 
-def _short_side_spectrum(x: Array) -> tuple[Array, Array]:
-    """Return singular values (…, n) and left vectors (…, n, n), n the short side."""
-    xp = array_namespace(x)
-    values, vectors = eigh(x @ adjoint(x))
-    return xp.sqrt(clip(values, 0.0, None)), vectors
-
-
 def _scale_singular_values(x: Array, scale_of) -> Array:
     """Multiply every singular value s of `x` by ``scale_of(s)``.
 
     Only the Gram matrix of the short side is decomposed: with x = U·S·Vᵀ and
     x·xᵀ = U·S²·Uᵀ, the result is U·scale·Uᵀ·x.
     """
+    xp = array_namespace(x)
     if x.shape[-2] > x.shape[-1]:
-        return adjoint(_scale_singular_values(adjoint(x), scale_of))
-    values, vectors = _short_side_spectrum(x)
+        scaled = _scale_singular_values(xp.matrix_transpose(x), scale_of)
+        return xp.matrix_transpose(scaled)
+    squares, vectors = eigh(x @ xp.matrix_transpose(x))
+    values = xp.sqrt(clip(squares, 0.0, None))
     scaled = vectors * scale_of(values)[..., None, :]
-    return (scaled @ adjoint(vectors)) @ x
+    return (scaled @ xp.matrix_transpose(vectors)) @ x
 
 
 def clip_singular_values(x: Array, radius: float | Array) -> Array:
-    """Return `x` with its singular values clipped at `radius`.
-
-    Parameters
-    ----------
-    x : array of shape (…, n, q)
-    radius : float or array of shape (…,)
-    """
+    """Return `x` (…, n, q) with its singular values clipped at `radius` (…,)."""
     # Small enough not to matter, large enough not to overflow the quotient.
     tiny = float(array_namespace(x).finfo(x.dtype).smallest_normal) ** 0.5
     radius = _trailing(radius, 1)
@@ -70,8 +60,8 @@ def clip_singular_values(x: Array, radius: float | Array) -> Array:
 def threshold_singular_values(x: Array, threshold: float | Array) -> Array:
     """Return SVT_t(x): every singular value moved by `threshold` towards zero.
 
-    Equal to ``x - clip_singular_values(x, threshold)``, but of exactly the
-    rank that survives.
+    It equals ``x - clip_singular_values(x, threshold)``, but its rank is exactly the
+    number of singular values above the threshold.
     """
     xp = array_namespace(x)
     threshold = _trailing(threshold, 1)

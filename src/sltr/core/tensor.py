@@ -12,17 +12,7 @@ from sltr.arrays import Array, array_namespace, singular_values
 
 
 def unfold(tensor: Array, mode: int) -> Array:
-    """Return the mode unfolding of every tensor of a batch.
-
-    Parameters
-    ----------
-    tensor : array of shape (G, p1, …, pM)
-    mode : int
-        Counted from 0.
-
-    Returns
-    -------
-    array of shape (G, p_mode, P / p_mode)
+    """Return the mode unfolding (G, p_mode, P / p_mode) of a batch (G, p1, …, pM).
 
     Examples
     --------
@@ -40,15 +30,7 @@ def unfold(tensor: Array, mode: int) -> Array:
 
 
 def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
-    """Return the batch of tensors of `shape` whose mode unfolding is `matrix`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.arange(24.0).reshape(2, 3, 4, 1)
-    >>> bool(np.all(fold(unfold(x, 1), 1, (3, 4, 1)) == x))
-    True
-    """
+    """Return the batch of tensors of `shape` whose mode unfolding is `matrix`."""
     xp = array_namespace(matrix)
     rest = shape[:mode] + shape[mode + 1 :]
     tensor = xp.reshape(matrix, (matrix.shape[0], shape[mode], *rest))
@@ -62,21 +44,11 @@ def flatten(tensor: Array) -> Array:
 
 
 def mode_product(tensor: Array, matrix: Array, mode: int) -> Array:
-    """Multiply every tensor of a batch by `matrix` (J × p_mode) along `mode`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mode_product(np.ones((1, 2, 3)), np.ones((4, 3)), 1).shape
-    (1, 2, 4)
-    """
+    """Multiply every tensor of a batch by `matrix` (J × p_mode) along `mode`."""
     xp = array_namespace(tensor)
-    before, size, after = (
-        tensor.shape[: mode + 1],
-        tensor.shape[mode + 1],
-        tensor.shape[mode + 2 :],
-    )
-    # Products of slices in place: an unfolding would copy the whole batch.
+    size = tensor.shape[mode + 1]
+    before, after = tensor.shape[: mode + 1], tensor.shape[mode + 2 :]
+    # Slices are multiplied in place: an unfolding would copy the whole batch.
     if prod(after) == 1:
         rows = xp.reshape(tensor, (prod(before), size))
         product = rows @ xp.matrix_transpose(matrix)
@@ -87,14 +59,7 @@ def mode_product(tensor: Array, matrix: Array, mode: int) -> Array:
 
 
 def own_mode_product(tensor: Array, matrices: Array, mode: int) -> Array:
-    """Multiply each tensor of a batch by its own matrix (G, J, p_mode) along `mode`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> own_mode_product(np.ones((2, 3, 4)), np.ones((2, 5, 3)), 0).shape
-    (2, 5, 4)
-    """
+    """Multiply each tensor of a batch by its own matrix (G, J, p_mode) along `mode`."""
     xp = array_namespace(tensor)
     n_tensors, size = tensor.shape[0], tensor.shape[mode + 1]
     before, after = tensor.shape[1 : mode + 1], tensor.shape[mode + 2 :]
@@ -108,29 +73,13 @@ def own_mode_product(tensor: Array, matrices: Array, mode: int) -> Array:
 
 
 def contract(samples: Array, coef: Array) -> Array:
-    """Return ⟨coef, sample⟩ for every sample (rows) and coefficient (columns).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> contract(np.ones((3, 2, 2)), np.ones((1, 2, 2)))
-    array([[4.],
-           [4.],
-           [4.]])
-    """
+    """Return ⟨coef, sample⟩ for every sample (rows) and coefficient (columns)."""
     xp = array_namespace(samples, coef)
     return flatten(samples) @ xp.matrix_transpose(flatten(coef))
 
 
 def cp_to_tensor(factors: list[Array]) -> Array:
-    """Return the tensor ∑_r u_r¹ ∘ … ∘ u_r^M of factors of shape (p_m, R).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> cp_to_tensor([np.ones((2, 1)), np.ones((3, 1))]).shape
-    (2, 3)
-    """
+    """Return the tensor ∑_r u_r¹ ∘ … ∘ u_r^M of factors of shape (p_m, R)."""
     xp = array_namespace(*factors)
     shape = tuple(factor.shape[0] for factor in factors)
     tensor = factors[0]

@@ -68,7 +68,7 @@ class _SLTR(SLTRBase):
         feature_shape: tuple[int, ...] | None = None,
         tol: float = 1e-4,
         max_iter: int = 5000,
-        n_jobs: int | tuple[int, int] | None = None,
+        n_jobs: int | None = None,
         memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ):
@@ -166,9 +166,8 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         Bound on the relative duality gap.
     max_iter : int
         Budget of iterations for each problem.
-    n_jobs : int or pair of ints, optional
-        Threads over modes; the second of a pair counts threads over the proximal
-        steps inside a mode ("ppxa" only).
+    n_jobs : int, optional
+        Threads over modes.
     memory_limit : str or int, optional
         Bytes, or a text like "1GB", that a fit to samples in a file may take; by
         default a quarter of the memory that is free. Zarr and HDF5 arrays, and

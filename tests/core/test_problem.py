@@ -1,13 +1,81 @@
-"""Problems whose answer is known on paper."""
+"""The certificate bounds the true suboptimality; solutions known on paper are found."""
 
 import numpy as np
 import pytest
-from oracles import map_singular_values, soft
-from problems import posed
+from oracles import map_singular_values, soft, unfold_by_loop
+from problems import POSED, posed
 
 from sltr.core.admm import admm
 from sltr.core.ppxa import solve_by_ppxa
 from sltr.core.problem import Problem
+
+every_problem = pytest.mark.parametrize("single", POSED.values(), ids=POSED)
+# What an interior point method and a Gram matrix leave of the true numbers.
+ROUNDING = 2e-7
+
+
+def certified(single, x, nuclear, spectral, *, exact=False):
+    gap, excess = single.batch().certificate(
+        x[None], [v[None] for v in nuclear], [s[None] for s in spectral], exact=exact
+    )
+    return float(gap[0]), float(excess[0])
+
+
+def random_multipliers(rng, single):
+    scale = 10.0 ** rng.uniform(-2, 2)
+    return tuple(
+        [scale * rng.normal(size=single.Z.shape) for _ in single.modes]
+        for _ in range(2)
+    )
+
+
+@every_problem
+def test_no_multiplier_gives_a_bound_above_the_optimum(single, rng):
+    optimum, best = single.solution
+    inside = single.Z + np.clip(best - single.Z, -single.a, single.a)
+    for _ in range(30):
+        nuclear, spectral = random_multipliers(rng, single)
+        upper = single.upper(inside)
+        gap, _ = certified(single, inside, nuclear, spectral)
+        assert upper * (1.0 - gap) <= optimum + ROUNDING * optimum
+
+
+@every_problem
+def test_the_gap_bounds_the_suboptimality_of_any_point(single, rng):
+    """Random points with the best multipliers, which leave the least slack."""
+    optimum, _ = single.solution
+    _, end = admm(single.batch(), tol=1e-7)
+    nuclear, spectral = ([dual[0, i] for dual in end.duals] for i in range(2))
+    for _ in range(30):
+        move = rng.uniform(-1.0, 1.0, size=single.Z.shape) * rng.random()
+        x = single.Z + single.batch().sparse_radius[0] * move
+        upper = single.upper(x)
+        gap, _ = certified(single, x, nuclear, spectral)
+        assert upper - optimum <= gap * upper + ROUNDING * optimum
+        # Not an empty promise: with the best multipliers it is nearly sharp.
+        assert gap * upper <= upper - optimum + 1e-5 * upper
+
+
+@every_problem
+def test_the_excess_is_the_violation_of_the_tightest_ball(single, rng):
+    zeros = [0.0 * single.Z] * len(single.modes)
+    for _ in range(5):
+        x = single.Z + rng.normal(size=single.Z.shape)
+        _, excess = certified(single, x, zeros, zeros)
+        ratios = [
+            np.linalg.norm(unfold_by_loop(x - single.Z, mode), 2) / b
+            for mode, b in zip(single.modes, single.bs, strict=True)
+        ]
+        assert excess == pytest.approx(max(1.0, *ratios) - 1.0, abs=1e-9)
+
+
+@every_problem
+def test_exact_and_fast_certificates_agree(single, rng):
+    nuclear, spectral = random_multipliers(rng, single)
+    fast = certified(single, single.Z, nuclear, spectral)
+    exact = certified(single, single.Z, nuclear, spectral, exact=True)
+    assert fast == pytest.approx(exact, rel=1e-6)
+
 
 SOLVERS = {
     "admm": lambda problem, **how: admm(problem, **how)[0],

@@ -6,7 +6,7 @@ from oracles import feasible, unfold_by_loop
 from problems import Posed, posed
 
 from sltr.core.admm import admm
-from sltr.core.grid import batch, chain
+from sltr.core.grid import Schedule, solve_grid
 from sltr.core.problem import Problem
 
 FRACTIONS = (0.0, 0.1, 0.4, 1.0)
@@ -16,6 +16,7 @@ CASES = {
     "weight on rank": (posed(21, (6, 3), 1.0, 1.0), 0.3, 1.0),
     "joint": (posed(22, (3, 4, 2), 1.0, 1.0, modes=(0, 1, 2)), 0.6, 1.0),
 }
+SCHEDULES = (Schedule.TOGETHER, Schedule.ONE_BY_ONE)
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
@@ -71,37 +72,36 @@ def assert_answers(alone, x, gap):
             assert size <= b * (1 + 2 * TOL) + 1e-12
 
 
+def solve(candidates, chunks, schedule=Schedule.ONE_BY_ONE, tol=TOL, max_iter=5000):
+    how = {"schedule": schedule, "tol": tol, "max_iter": max_iter}
+    return list(solve_grid(candidates, chunks, **how))
+
+
 @every_case
-def test_chain_equals_single_solves(case):
-    candidates, alone, n = grid(case)
-    [result] = chain(candidates, [list(range(n))], tol=TOL, max_iter=5000)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("n_pilots", [1, 2])
+def test_schedules_equal_single_solves(case, schedule, n_pilots):
+    candidates, alone, n = grid(case, n_pilots=n_pilots)
+    [result] = solve(candidates, [list(range(n))], schedule)
     assert result.converged.all()
     assert_answers(alone, result.x, result.residual)
 
 
-@every_case
-def test_batch_equals_single_solves_for_several_pilots(case):
-    candidates, alone, n = grid(case, n_pilots=2)
-    [result] = batch(candidates, [list(range(n))], tol=TOL, max_iter=5000)
-    assert result.converged.all()
-    assert_answers(alone, result.x, result.residual)
-
-
-def test_batch_runs_on_other_libraries(foreign):
+def test_batches_run_on_other_libraries(foreign):
     candidates, alone, n = grid(CASES["unit"], foreign.array, n_pilots=2)
-    [result] = batch(candidates, [list(range(n))], tol=TOL, max_iter=5000)
+    [result] = solve(candidates, [list(range(n))], Schedule.TOGETHER)
     assert_answers(alone, foreign.numpy(result.x), foreign.numpy(result.residual))
 
 
 @every_case
-@pytest.mark.parametrize("walk", [chain, batch])
-def test_chunks_do_not_change_answers(case, walk):
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_chunks_do_not_change_answers(case, schedule):
     candidates, _, n = grid(case)
     order = np.random.default_rng(0).permutation(n).tolist()
 
     def answers(length):
         chunks = [order[i : i + length] for i in range(0, n, length)]
-        results = list(walk(candidates, chunks, tol=1e-4, max_iter=5000))
+        results = solve(candidates, chunks, schedule, tol=1e-4)
         assert [len(r.x) for r in results] == [len(c) for c in chunks]
         return [
             np.concatenate([getattr(r, name) for r in results])
@@ -111,7 +111,7 @@ def test_chunks_do_not_change_answers(case, walk):
     whole = answers(n)
     for length in (1, 4):
         for found, expected in zip(answers(length), whole, strict=True):
-            if walk is chain:
+            if schedule is Schedule.ONE_BY_ONE:
                 assert np.array_equal(found, expected)
             else:  # products of larger batches may round differently
                 np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
@@ -119,7 +119,7 @@ def test_chunks_do_not_change_answers(case, walk):
 
 def test_zero_radii_leave_the_pilot_alone():
     candidates, alone, n = grid(CASES["unit"])
-    [result] = chain(candidates, [list(range(n))], tol=TOL, max_iter=5000)
+    [result] = solve(candidates, [list(range(n))])
     for problem, x in zip(alone, result.x, strict=True):
         if problem.a == 0.0 or problem.bs[0] == 0.0:
             assert np.array_equal(x, problem.Z)
@@ -127,7 +127,7 @@ def test_zero_radii_leave_the_pilot_alone():
 
 def test_an_exhausted_budget_is_confessed_for_what_needed_iterations():
     candidates, alone, n = grid(CASES["unit"])
-    [result] = chain(candidates, [list(range(n))], tol=1e-10, max_iter=2)
+    [result] = solve(candidates, [list(range(n))], tol=1e-10, max_iter=2)
     needed = result.n_iter > 0
     assert needed.any()
     assert not needed.all()
