@@ -29,7 +29,7 @@ from sltr.arrays import (
 from sltr.core.problem import Result
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
-from sltr.estimators.base import warn_caller
+from sltr.estimators.base import predict_linear, warn_caller
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.convex_admm import AdmmResult, penalised_admm, positive
 from sltr.peers.search import LinearTrials, linear_attributes, search
@@ -560,3 +560,7 @@ class _Convex(BaseEstimator):
             f"in max_iter={self.max_iter} iterations. Increase max_iter or tol, or "
             "penalise more."
         )
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)

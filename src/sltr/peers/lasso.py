@@ -109,6 +109,10 @@ class _Lasso(BaseEstimator):
         largest = correlation * data.X_unit * data.y_unit / total / l1_ratio or 1.0
         return np.geomspace(largest, 1e-3 * largest, self.n_alphas)
 
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
 
 class TensorLasso(RegressorMixin, _Lasso):
     """Lasso on the tensor's entries.
@@ -170,10 +174,6 @@ class TensorLasso(RegressorMixin, _Lasso):
         alpha = check_nonnegative(self.alpha, "alpha")
         return self._fit_one(samples, alpha, 1.0)
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
-
 
 class TensorElasticNet(RegressorMixin, _Lasso):
     """Elastic Net on the tensor's entries.
@@ -233,10 +233,6 @@ class TensorElasticNet(RegressorMixin, _Lasso):
         samples = check_samples(self, X, y, sample_weight)
         alpha = check_nonnegative(self.alpha, "alpha")
         return self._fit_one(samples, alpha, check_share(self.l1_ratio))
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
 
 
 def check_share(l1_ratio: Any) -> float:
@@ -318,10 +314,6 @@ class TensorLassoCV(RegressorMixin, _Lasso):
         folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
         return self._fit_best(samples, alphas, 1.0, folds)
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
-
 
 class TensorElasticNetCV(RegressorMixin, _Lasso):
     """`TensorElasticNet` with its weight chosen by cross-validated squared error.
@@ -388,7 +380,3 @@ class TensorElasticNetCV(RegressorMixin, _Lasso):
         alphas = self._alphas(samples, l1_ratio)
         folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
         return self._fit_best(samples, alphas, l1_ratio, folds)
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)

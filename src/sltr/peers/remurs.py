@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from sltr.arrays import Array, as_array
-from sltr.estimators.base import linear_scores, predict_linear, unchanged_on_failure
+from sltr.estimators.base import linear_scores, unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.peers.convex import Weights, _Convex, mode_norms
 from sltr.samples.check import check_samples
@@ -131,10 +131,6 @@ class RemursRegressor(RegressorMixin, _Remurs):
         norms = mode_norms(len(samples.shape))
         return self._fit_one(samples, samples.y[None, :], norms, self._weights())
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
-
 
 class RemursClassifier(ClassifierMixin, _Remurs):
     """Classification by `RemursRegressor` on 0/1 responses.
@@ -246,10 +242,6 @@ class RemursRegressorCV(RegressorMixin, _RemursCV):
             folds,
             weighted=sample_weight is not None,
         )
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
 
 
 class RemursClassifierCV(ClassifierMixin, _RemursCV):

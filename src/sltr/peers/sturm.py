@@ -8,8 +8,7 @@ from typing import Any
 
 from sklearn.base import RegressorMixin
 
-from sltr.arrays import Array
-from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.estimators.base import unchanged_on_failure
 from sltr.peers.convex import Tubal, Weights, _Convex
 from sltr.samples.check import check_samples
 from sltr.tuning.folds import weighted_splits
@@ -98,10 +97,6 @@ class SturmRegressor(RegressorMixin, _Convex):
         weights = Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge)
         return self._fit_one(samples, samples.y[None, :], norms, weights)
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
-
 
 class SturmRegressorCV(RegressorMixin, _Convex):
     """`SturmRegressor` with both weights chosen by cross-validation.
@@ -173,10 +168,6 @@ class SturmRegressorCV(RegressorMixin, _Convex):
             folds,
             weighted=sample_weight is not None,
         )
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
 
 
 def _tubal(tube_mode: int, order: int) -> tuple[Tubal]:

@@ -327,6 +327,10 @@ class _SURF(BaseEstimator):
             )
         return self
 
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
 
 class SURFRegressor(RegressorMixin, _SURF):
     r"""Boosted sparse and low-rank tensor regression (SURF).
@@ -433,10 +437,6 @@ class SURFRegressor(RegressorMixin, _SURF):
             stop=check_stop(self.stop),
             max_steps=check_count(self.max_steps, "max_steps"),
         )
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions, shape (n,)."""
-        return predict_linear(self, X)
 
 
 def check_step(epsilon: Any) -> float:
@@ -572,10 +572,6 @@ class SURFRegressorCV(RegressorMixin, _SURF):
         self.epsilon_ = searched.params["epsilon"]
         self.alpha_, self.stop_ = searched.params["alpha"], searched.params["stop"]
         return self._fit_one(samples, max_steps=max_steps, **searched.params)
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions, shape (n,)."""
-        return predict_linear(self, X)
 
     def _settings(self) -> list[dict[str, float]]:
         """Return all settings but the number of terms."""

@@ -412,6 +412,10 @@ class _TPGD(BaseEstimator):
         offsets = centred.intercept(flatten(coef))
         return LinearTrials(coef[:, None, ...], offsets[:, None])
 
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
 
 class TPGDRegressor(RegressorMixin, _TPGD):
     r"""Regression with a low-rank, sparse Tucker coefficient (TPGD).
@@ -503,10 +507,6 @@ class TPGDRegressor(RegressorMixin, _TPGD):
         ranks = tucker_ranks(self.ranks, samples.shape)
         sparsity = column_cardinalities(self.sparsity, samples.shape)
         return self._fit_one(samples, (ranks, sparsity), self._budget())
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions, shape (n,)."""
-        return predict_linear(self, X)
 
 
 class TPGDRegressorCV(RegressorMixin, _TPGD):
@@ -612,10 +612,6 @@ class TPGDRegressorCV(RegressorMixin, _TPGD):
         self.scored_by_ = searched.scored_by
         self.ranks_, self.sparsity_ = candidates[searched.index]
         return self._fit_one(samples, candidates[searched.index], budget)
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions, shape (n,)."""
-        return predict_linear(self, X)
 
 
 def _candidates(
