@@ -24,7 +24,7 @@ import numpy as np
 
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.ridge import cheapest_method
-from sltr.samples.budget import memory_bytes
+from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.samples import lazy_samples
 
 SHAPE = (80, 80, 80)
@@ -193,7 +193,7 @@ def gram_rates(options):
             path, _ = write_samples(options.folder, n_samples, shape, kind)
             source = opened(path)
             np.asarray(source[:])  # to the page cache
-            lazy = lazy_samples(source, shape, options.limit)
+            lazy = lazy_samples(source, shape, Budget(memory_bytes(options.limit)))
             found = _best(lambda lazy=lazy: lazy.gram(centred=True))
             print(
                 f"  {n_samples:<6} {prod(shape):<8} {kind:<7} {options.limit:<6} "
@@ -323,7 +323,7 @@ def plan(options):
     path, _ = write_samples(options.folder, n_samples, shape)
     source = opened(path)
     size = source.nbytes
-    lazy = lazy_samples(source, shape, "500MB")
+    lazy = lazy_samples(source, shape, Budget(500 * 10**6))
     bandwidth = size / _best(lambda: lazy.squares(np.zeros(P)))
     print(
         f"Here: {rate / 1e9:.0f} Gflop/s for products, {bandwidth / 1e9:.2f} GB/s for"

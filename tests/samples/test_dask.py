@@ -15,6 +15,7 @@ from test_stored import check_products
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.samples import dask as room
+from sltr.samples.budget import Budget
 from sltr.samples.samples import lazy_samples
 
 dask = pytest.importorskip("dask")
@@ -28,7 +29,7 @@ EVERYWHERE = ("synchronous", "threads")
 
 def lazy(X, chunks):
     array = da.from_array(X, chunks=chunks)
-    return lazy_samples(array, X.shape[1:], 10**6)
+    return lazy_samples(array, X.shape[1:], Budget(10**6))
 
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
@@ -295,7 +296,7 @@ def test_scattered_coefficients_lost_with_their_worker_are_sent_again(
 
     thread, killed = kill_once(client, holder)
     array = slow_chunks(X, tmp_path)
-    found = lazy_samples(array, X.shape[1:], 10**6).inner(W)
+    found = lazy_samples(array, X.shape[1:], Budget(10**6)).inner(W)
     thread.join()
     assert killed
     assert len(sent) == 2

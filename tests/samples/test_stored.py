@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from oracles import assert_close
 
-from sltr.samples import stored
+from sltr.samples.budget import Budget
 from sltr.samples.samples import is_left_in_place, lazy_samples
 
 zarr = pytest.importorskip("zarr")
@@ -33,12 +33,8 @@ def X(rng):
     return rng.normal(size=SHAPE) + 10.0
 
 
-@pytest.fixture
-def tight(monkeypatch):
-    """Blocks of 200 entries, a few rows and columns each; strips of few rows."""
-    monkeypatch.setattr(stored, "BLOCK_SHARE", 10**6 // (200 * 8))
-    monkeypatch.setattr(stored, "PRODUCT_ROWS", 4)
-    monkeypatch.setattr(stored, "STRIP_ROWS", 3)
+# Blocks of 200 entries, a few rows and columns each; strips of few rows.
+TIGHT = Budget(200 * 8, block_share=1, strip_rows=3, product_rows=4)
 
 
 def as_zarr(X, chunks, path=None):
@@ -53,7 +49,7 @@ def as_zarr(X, chunks, path=None):
 
 
 def lazy(source, **options):
-    return lazy_samples(source, tuple(source.shape[1:]), 10**6, **options)
+    return lazy_samples(source, tuple(source.shape[1:]), TIGHT, **options)
 
 
 def centred(matrix):
@@ -82,34 +78,34 @@ def check_products(found, X, rng):
 
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
-def test_products_of_zarr_arrays(X, rng, tight, chunks):
+def test_products_of_zarr_arrays(X, rng, chunks):
     check_products(lazy(as_zarr(X, chunks)), X, rng)
 
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
-def test_a_centred_gram_matrix_keeps_no_mean(X, tight, chunks):
+def test_a_centred_gram_matrix_keeps_no_mean(X, chunks):
     gram = lazy(as_zarr(X, chunks)).gram(centred=True)
     assert np.abs(gram).max() < 10 * 120  # with the mean of 10 it is over 10,000
 
 
-def test_products_of_memmaps(X, rng, tight, tmp_path):
+def test_products_of_memmaps(X, rng, tmp_path):
     np.save(tmp_path / "X.npy", X)
     check_products(lazy(np.load(tmp_path / "X.npy", mmap_mode="r")), X, rng)
 
 
-def test_what_was_written_to_a_private_memmap_stays(X, rng, tight, tmp_path):
+def test_what_was_written_to_a_private_memmap_stays(X, rng, tmp_path):
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
     mapped[0] = 1.0
     check_products(lazy(mapped), np.concatenate([np.ones_like(X[:1]), X[1:]]), rng)
 
 
-def test_products_of_anything_that_can_be_sliced(X, rng, tight):
+def test_products_of_anything_that_can_be_sliced(X, rng):
     check_products(lazy(Sliceable(X)), X, rng)
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 9], list(range(3, 20)), [22], [0, 22]])
-def test_products_of_some_rows(X, rng, tight, rows):
+def test_products_of_some_rows(X, rng, rows):
     source = Sliceable(X)
     found = lazy(source).take(np.array(rows))
     flat = X[rows].reshape(len(rows), -1)
@@ -121,7 +117,7 @@ def test_products_of_some_rows(X, rng, tight, rows):
     assert_close(again.inner(W), flat[-1:] @ W.T, scale=100)
 
 
-def test_each_product_is_one_pass_in_bounded_blocks(X, rng, tight):
+def test_each_product_is_one_pass_in_bounded_blocks(X, rng):
     source = Sliceable(X)
     found = lazy(source)
     W, C = rng.normal(size=(3, 120)), rng.normal(size=(2, 23))
@@ -137,13 +133,13 @@ def test_each_product_is_one_pass_in_bounded_blocks(X, rng, tight):
     assert source.largest <= 200
 
 
-def test_predictions_for_some_rows_read_their_blocks_alone(X, rng, tight):
+def test_predictions_for_some_rows_read_their_blocks_alone(X, rng):
     source = Sliceable(X)
     lazy(source).inner_groups([(np.array([1]), rng.normal(size=(1, 120)))])
     assert source.read == 5 * 120
 
 
-def test_chunks_too_wide_to_hold_all_samples_are_read_panel_by_panel(X, tight):
+def test_chunks_too_wide_to_hold_all_samples_are_read_panel_by_panel(X):
     """Panels of one sample: its own read, then every later one."""
     source = Sliceable(X)
     source.chunks = (1, 6, 5, 4)
@@ -151,14 +147,14 @@ def test_chunks_too_wide_to_hold_all_samples_are_read_panel_by_panel(X, tight):
     assert source.read == 120 * 23 * 24 / 2
 
 
-def test_whole_numbers_become_doubles_and_singles_stay(X, rng, tight):
+def test_whole_numbers_become_doubles_and_singles_stay(X, rng):
     counts = rng.integers(0, 255, size=SHAPE, dtype=np.uint8)
     check_products(lazy(Sliceable(counts)), counts.astype(float), rng)
     single = lazy(Sliceable(X.astype(np.float32)))
     assert single.gram().dtype == np.float32
 
 
-def test_progress_counts_the_blocks_of_each_pass(X, tight):
+def test_progress_counts_the_blocks_of_each_pass(X):
     seen = []
     found = lazy(Sliceable(X), progress=lambda done, total: seen.append((done, total)))
     found.gram()
@@ -168,32 +164,32 @@ def test_progress_counts_the_blocks_of_each_pass(X, tight):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_found_and_named(X, tight, value):
+def test_values_that_are_not_finite_are_found_and_named(X, value):
     X[13, 4, 2, 1] = value
     with pytest.raises(ValueError, match="first in sample 13"):
         lazy(Sliceable(X)).gram()
 
 
-def test_a_sample_is_named_by_its_place_in_the_file(X, tight):
+def test_a_sample_is_named_by_its_place_in_the_file(X):
     X[13, 4, 2, 1] = np.nan
     kept = np.setdiff1d(np.arange(len(X)), [2, 3, 11, 12])
     with pytest.raises(ValueError, match="first in sample 13"):
         lazy(Sliceable(X)).take(kept).gram()
 
 
-def test_values_whose_sum_overflows_are_still_finite(tight):
+def test_values_whose_sum_overflows_are_still_finite():
     X = np.full((3, 4), 1e308)
     assert_close(lazy(Sliceable(X)).inner(np.eye(4)[:1]), X[:, :1])
 
 
-def test_a_chunk_that_cannot_be_read_is_named(X, tmp_path, tight):
+def test_a_chunk_that_cannot_be_read_is_named(X, tmp_path):
     source = as_zarr(X, (5, 6, 5, 4), tmp_path / "X.zarr")
     (tmp_path / "X.zarr" / "c" / "2" / "0" / "0" / "0").write_bytes(b"not a chunk")
     with pytest.raises(OSError, match=r"samples 10:1\d and entries \[.*nothing was"):
         lazy(source).combine(np.ones((1, 23)))
 
 
-def test_a_source_that_gives_too_little_is_refused(X, tight):
+def test_a_source_that_gives_too_little_is_refused(X):
     class Short(Sliceable):
         def __getitem__(self, index):
             return super().__getitem__(index)[:1]

@@ -1,9 +1,13 @@
-"""How much memory a pass over stored samples may take, and blocks that fit."""
+"""How much memory a pass over stored samples may take, and blocks that fit.
+
+It is apart because files, Dask arrays and the command line ask for it alike.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from numbers import Integral
@@ -15,9 +19,26 @@ Box = tuple[slice, ...]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {f"{unit}i": 1024**k for k, unit in enumerate("kmgt", start=1)}
-# Without a limit a fit takes this share of the memory that is free.
-SHARE = 4
+# Without a limit a fit takes one part in so many of the memory that is free.
+FREE_SHARE = 4
 LEAST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A memory limit in bytes, and how a pass over stored samples uses it."""
+
+    limit: int
+    # A block takes one part in so many; its clean copy takes as much again.
+    block_share: int = 8
+    # Rows of a Gram matrix that are computed before they are added.
+    strip_rows: int = 1024
+    # Rows of a block for products with few vectors: enough for BLAS to be busy.
+    product_rows: int = 512
+
+    def block_entries(self, dtype: np.dtype) -> int:
+        """Return how many numbers a block may hold."""
+        return max(1, self.limit // (self.block_share * dtype.itemsize))
 
 
 def working_bytes(X: Any) -> int:
@@ -35,21 +56,21 @@ def memory_bytes(limit: Any = None) -> int:
     (1500000000, 2097152, 1000000000)
     """
     if limit is None:
-        return max(LEAST, _free_bytes() // SHARE)
-    found = -1
+        return max(LEAST, _free_bytes() // FREE_SHARE)
+    n_bytes = -1
     if isinstance(limit, Integral) and not isinstance(limit, bool):
-        found = int(limit)
+        n_bytes = int(limit)
     elif isinstance(limit, str):
         parts = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?i?)b?\s*", limit.lower())
         if parts and parts[2] in _UNITS:
-            found = int(float(parts[1]) * _UNITS[parts[2]])
-    if found < LEAST:
+            n_bytes = int(float(parts[1]) * _UNITS[parts[2]])
+    if n_bytes < LEAST:
         msg = (
             f"memory_limit={limit!r} was given; expected a text like '1GB', a number "
             f"of bytes of at least {LEAST}, or None for a quarter of the free memory."
         )
         raise ValueError(msg)
-    return found
+    return n_bytes
 
 
 def _free_bytes() -> int:

@@ -21,6 +21,7 @@ from sltr.arrays import (
     to_numpy,
 )
 from sltr.parameters import check_shape
+from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.front import check_squares, largest_entry
 from sltr.samples.samples import Samples, is_left_in_place, lazy_samples
 
@@ -344,7 +345,8 @@ def check_stored(estimator: Any, X: Any) -> Any:
     if asked is not None:
         shape = check_shape(shape, asked)
     progress = getattr(estimator, "progress", None)
-    return lazy_samples(X, shape, estimator.memory_limit, progress)
+    budget = Budget(memory_bytes(estimator.memory_limit))
+    return lazy_samples(X, shape, budget, progress)
 
 
 def check_stored_responses(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import Array, to_numpy
-from sltr.samples.budget import Box
+from sltr.samples.budget import Box, Budget
 from sltr.samples.stored import NotFiniteError, clean_block, unreadable
 
 # What is smaller travels inside the graph, what is larger is scattered once.
@@ -166,7 +166,7 @@ class Chunked:
     source: Any
     sample_shape: tuple[int, ...]
     dtype: np.dtype
-    limit: int
+    budget: Budget
     of: Any = None
     rows: np.ndarray | None = None
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, is_array_api, is_numpy
 from sltr.arrays.libraries import is_dask
-from sltr.samples.budget import memory_bytes, row_ranges, working_bytes
+from sltr.samples.budget import Budget, memory_bytes, row_ranges, working_bytes
 from sltr.samples.dask import Chunked
 from sltr.samples.stored import Stored
 
@@ -168,16 +168,15 @@ def is_left_in_place(X: Any, memory_limit: Any = None) -> bool:
 def lazy_samples(
     X: Any,
     sample_shape: tuple[int, ...],
-    memory_limit: Any = None,
+    budget: Budget,
     progress: Callable[[int, int], None] | None = None,
 ) -> Stored | Chunked:
     """Return samples (n, …) that stay where they are, ready for products."""
-    limit = memory_bytes(memory_limit)
     narrow = np.dtype(X.dtype) in (np.dtype("float32"), np.dtype("float16"))
     dtype = np.dtype("float32" if narrow else "float64")
     if is_dask(X):
-        return Chunked(X, sample_shape, dtype, limit)
-    return Stored(X, sample_shape, dtype, limit, progress=progress)
+        return Chunked(X, sample_shape, dtype, budget)
+    return Stored(X, sample_shape, dtype, budget, progress=progress)
 
 
 def is_lazy(X: Any) -> bool:

@@ -1,12 +1,11 @@
-"""Memory that was read and is not needed any more, handed back."""
+"""Samples that stay in their file and are read block by block."""
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from math import prod
 from typing import Any
 
@@ -14,31 +13,7 @@ import numpy as np
 from scipy.linalg import get_blas_funcs
 
 from sltr.arrays import Array, to_numpy
-from sltr.samples.budget import Box, box_shape, boxes, row_ranges
-
-
-@cache
-def _trimmer() -> Callable[[int], Any] | None:
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # not glibc
-        return None
-
-
-def trim_heap() -> None:
-    """Hand freed memory back: what reader threads have used stays theirs in glibc."""
-    trim = _trimmer()
-    if trim is not None:
-        trim(0)
-
-
-def release_pages(array: np.memmap) -> None:
-    """Let go of pages that were read: mapped, they count as the process's memory."""
-    mapped = getattr(array, "_mmap", None)
-    # A private mapping would lose what was written to it.
-    shared = getattr(array, "mode", "c") != "c"
-    if mapped is not None and shared and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+from sltr.samples.budget import Box, Budget, box_shape, boxes, row_ranges
 
 
 class NotFiniteError(ValueError):
@@ -83,17 +58,9 @@ def unreadable(rows: slice, box: Box, error: BaseException) -> OSError:
     return OSError(msg)
 
 
-# Shares of the memory limit. A block is read, then made a clean copy of; a strip
-# of a Gram matrix is computed, then added.
-BLOCK_SHARE = 8
-STRIP_ROWS = 1024
-# Rows of a block for products with few vectors: enough for BLAS to be busy.
-PRODUCT_ROWS = 512
-
-
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of a block: their places in the file and among the samples that count."""
+    """Rows of a block: where they are in the file and among the samples that count."""
 
     source: slice
     kept: slice
@@ -104,14 +71,13 @@ class _Rows:
 class Stored:
     """Samples that stay in their file; every product reads them block by block.
 
-    A block takes an eighth of `limit` bytes, its copy in the working precision as
-    much again. `rows` (ascending) are those that count, None for all.
+    `rows` (ascending) are those that count, None for all.
     """
 
     source: Any
     sample_shape: tuple[int, ...]
     dtype: np.dtype
-    limit: int
+    budget: Budget
     rows: np.ndarray | None = None
     progress: Callable[[int, int], None] | None = None
 
@@ -145,26 +111,24 @@ class Stored:
             if i == 0:
                 shift = held.mean(axis=0) if centred else 0.0
             held = held - shift if centred else held
-            _add_own_products(total, panels[i].kept, held)
-            later = self._row_blocks(
-                min(STRIP_ROWS, height // 4), panels[i].source.stop
-            )
-            for piece in later:
+            _add_square(total, panels[i].kept, held, self.budget.strip_rows)
+            strip = min(self.budget.strip_rows, height // 4)
+            for piece in self._row_blocks(strip, panels[i].source.stop):
                 part = self._read(piece, columns)
                 part = part - shift if centred else part
                 total[piece.kept, panels[i].kept] += part @ held.T
-        _mirror(total)
+        _mirror(total, self.budget.strip_rows)
         return total
 
     def combine(self, coefficients: np.ndarray) -> np.ndarray:
         """Return C·X, shape (k, P)."""
         n_rows = coefficients.shape[0]
-        found = np.zeros((n_rows, *self._axes), self.dtype)
+        total = np.zeros((n_rows, *self._axes), self.dtype)
         for rows, box in self._blocks():
             part = coefficients[:, rows.kept] @ self._read(rows, box)
-            place = found[(slice(None), *box)]
-            place += part.reshape(place.shape)
-        return found.reshape(n_rows, -1)
+            inside = total[(slice(None), *box)]
+            inside += part.reshape(inside.shape)
+        return total.reshape(n_rows, -1)
 
     def inner(self, coef: Array) -> np.ndarray:
         """Return X·Wᵀ, shape (n, k)."""
@@ -175,26 +139,26 @@ class Stored:
         self, groups: Sequence[tuple[np.ndarray, Array]]
     ) -> list[np.ndarray]:
         """Return X[rows]·Wᵀ for each pair (rows, W) in one pass."""
-        found = [np.zeros((len(rows), len(coef)), self.dtype) for rows, coef in groups]
+        sums = [np.zeros((len(rows), len(coef)), self.dtype) for rows, coef in groups]
         tensors = [to_numpy(coef).reshape(-1, *self._axes) for _, coef in groups]
         for rows, box in self._blocks(np.concatenate([rows for rows, _ in groups])):
             part = self._read(rows, box)
-            for (wanted, _), coef, out in zip(groups, tensors, found, strict=True):
+            for (wanted, _), coef, out in zip(groups, tensors, sums, strict=True):
                 inside = (wanted >= rows.kept.start) & (wanted < rows.kept.stop)
                 if inside.any():
                     loads = coef[(slice(None), *box)].reshape(len(coef), -1)
-                    own = wanted[inside] - rows.kept.start
-                    out[inside] += _rows_of(part, own) @ loads.T
-        return found
+                    local = wanted[inside] - rows.kept.start
+                    out[inside] += _rows_of(part, local) @ loads.T
+        return sums
 
     def squares(self, centre: np.ndarray) -> np.ndarray:
         """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
-        found = np.zeros(self.shape[0], self.dtype)
+        total = np.zeros(self.shape[0], self.dtype)
         centre = centre.reshape(self._axes)
         for rows, box in self._blocks():
             part = self._read(rows, box) - centre[box].reshape(-1)
-            found[rows.kept] += np.einsum("ij,ij->i", part, part)
-        return found
+            total[rows.kept] += np.einsum("ij,ij->i", part, part)
+        return total
 
     def map_rows(
         self,
@@ -206,8 +170,8 @@ class Stored:
         columns = boxes(self._axes, self._axes)[0]
         blocks = self._row_blocks(self._entries // prod(self._axes))
         for rows in self._tracked(blocks):
-            own = [values[rows.kept] for values in rowwise]
-            yield function(self._read(rows, columns), *own, *constants)
+            parts = [values[rows.kept] for values in rowwise]
+            yield function(self._read(rows, columns), *parts, *constants)
 
     def reduce_rows(
         self, function: Callable, merge: Callable, rowwise: Sequence[np.ndarray]
@@ -222,7 +186,7 @@ class Stored:
 
     @property
     def _entries(self) -> int:
-        return max(1, self.limit // (BLOCK_SHARE * self.dtype.itemsize))
+        return self.budget.block_entries(self.dtype)
 
     @cached_property
     def _chunks(self) -> tuple[int, ...]:
@@ -238,7 +202,7 @@ class Stored:
 
     def _blocks(self, wanted: np.ndarray | None = None) -> Iterator[tuple[_Rows, Box]]:
         """Yield all blocks, or those that hold wanted rows, and report progress."""
-        box = self._box(self._entries // max(PRODUCT_ROWS, self._chunks[0]))
+        box = self._box(self._entries // max(self.budget.product_rows, self._chunks[0]))
         steps = [
             (rows, columns)
             for rows in self._row_blocks(self._entries // prod(box))
@@ -254,23 +218,24 @@ class Stored:
         """
         chunk = self._chunks[0]
         step = n_rows // chunk * chunk if n_rows >= chunk else n_rows
-        found = []
+        blocks = []
         for part in row_ranges(int(self.source.shape[0]) - first, step):
             source = slice(first + part.start, first + part.stop)
             if self.rows is None:
-                found.append(_Rows(source, source, None))
+                blocks.append(_Rows(source, source, None))
                 continue
             low, high = np.searchsorted(self.rows, [source.start, source.stop])
             if low < high:
-                own = self.rows[low:high]
-                tight = slice(int(own[0]), int(own[-1]) + 1)
-                local = None if len(own) == tight.stop - tight.start else own - own[0]
-                found.append(_Rows(tight, slice(int(low), int(high)), local))
-        return found
+                kept = self.rows[low:high]
+                tight = slice(int(kept[0]), int(kept[-1]) + 1)
+                dense = len(kept) == tight.stop - tight.start
+                local = None if dense else kept - kept[0]
+                blocks.append(_Rows(tight, slice(int(low), int(high)), local))
+        return blocks
 
     def _read(self, rows: _Rows, box: Box) -> np.ndarray:
         if isinstance(self.source, np.memmap):
-            release_pages(self.source)
+            _release_pages(self.source)
         try:
             block = self.source[(rows.source, *box)]
         except Exception as error:
@@ -278,8 +243,8 @@ class Stored:
         expected = (rows.source.stop - rows.source.start,)
         expected += tuple(side.stop - side.start for side in box)
         if tuple(np.shape(block)) != expected:
-            found = ValueError(f"shape {np.shape(block)}, expected {expected}")
-            raise unreadable(rows.source, box, found)
+            wrong = ValueError(f"shape {np.shape(block)}, expected {expected}")
+            raise unreadable(rows.source, box, wrong)
         if rows.local is None:
             return clean_block(block, rows.source, box, self.dtype)
         numbers = rows.source.start + rows.local
@@ -290,28 +255,29 @@ class Stored:
             yield step
             if self.progress is not None:
                 self.progress(done, len(steps))
-        trim_heap()
 
 
-def _add_own_products(total: np.ndarray, rows: slice, held: np.ndarray) -> None:
+def _add_square(
+    total: np.ndarray, rows: slice, held: np.ndarray, strip_rows: int
+) -> None:
     """Add held·heldᵀ to the lower half of a diagonal block."""
     if len(held) == len(total):
         # In place, and half the work: the transpose has the order BLAS wants.
         syrk = get_blas_funcs("syrk", (total,))
         syrk(1.0, held.T, beta=1.0, c=total.T, trans=1, overwrite_c=1)
         return
-    for strip in row_ranges(len(held), STRIP_ROWS):
+    for strip in row_ranges(len(held), strip_rows):
         place = total[rows.start + strip.start : rows.start + strip.stop]
         place = place[:, rows.start : rows.start + strip.stop]
         place += held[strip] @ held[: strip.stop].T
 
 
-def _mirror(matrix: np.ndarray) -> None:
+def _mirror(matrix: np.ndarray, strip_rows: int) -> None:
     """Make a matrix symmetric whose lower half is known, without a copy of it."""
-    for rows in row_ranges(len(matrix), STRIP_ROWS):
+    for rows in row_ranges(len(matrix), strip_rows):
         matrix[: rows.start, rows] = matrix[rows, : rows.start].T
-        own = np.tril(matrix[rows, rows])
-        matrix[rows, rows] = own + np.tril(own, -1).T
+        lower = np.tril(matrix[rows, rows])
+        matrix[rows, rows] = lower + np.tril(lower, -1).T
 
 
 def _overlap(rows: slice, wanted: np.ndarray) -> bool:
@@ -323,3 +289,12 @@ def _rows_of(part: np.ndarray, rows: np.ndarray) -> np.ndarray:
     if len(rows) == rows[-1] - rows[0] + 1 and (np.diff(rows) == 1).all():
         return part[rows[0] : rows[-1] + 1]
     return part[rows]
+
+
+def _release_pages(array: np.memmap) -> None:
+    """Let go of pages that were read: mapped, they count as the process's memory."""
+    mapped = getattr(array, "_mmap", None)
+    # A private mapping would lose what was written to it.
+    shared = getattr(array, "mode", "c") != "c"
+    if mapped is not None and shared and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)

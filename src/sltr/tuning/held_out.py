@@ -131,7 +131,7 @@ def stored_parts(task: Task, folds: Folds, grid: Grid) -> Iterator[list[Part]]:
     which take one pass. Penalties with close pilots start each other's problems and
     stay together.
     """
-    samples, limit = task.samples, task.samples.X.limit
+    samples, limit = task.samples, task.samples.X.budget.limit
     one = samples.X.dtype.itemsize * prod(samples.shape) * task.Y.shape[1]
     at_once = max(1, limit // (task.policy.pilot_share * one * len(grid.epsilons)))
     state = ARRAYS_OF_A_MODE * len(samples.shape) * one
@@ -187,7 +187,7 @@ def stored_rows(
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Row]:
     """Yield the predictions for samples that are left in place, in few passes."""
-    room = task.samples.X.limit // task.policy.waiting_share
+    room = task.samples.X.budget.limit // task.policy.waiting_share
     for parts in stored_parts(task, folds, grid):
         waiting: list[tuple[Part, PlainFits]] = []
         held, done, total = 0, 0, len(parts) * len(grid.pairs)
