@@ -19,6 +19,7 @@ from sltr.arrays.libraries import (
     to_python,
 )
 from sltr.arrays.linalg import (
+    adjoint,
     can_iterate_splitting,
     eigh,
     eigvalsh,
@@ -37,6 +38,7 @@ from sltr.arrays.resources import (
 
 __all__ = [
     "Array",
+    "adjoint",
     "array_namespace",
     "as_array",
     "can_iterate_splitting",

@@ -14,8 +14,16 @@ from sltr.arrays import cuda as _cuda
 from sltr.arrays.libraries import Array, array_namespace, clip, is_numpy
 
 
+def adjoint(x: Array) -> Array:
+    """Return the conjugate transpose of the last two axes; Sturm's are complex."""
+    xp = array_namespace(x)
+    transposed = xp.matrix_transpose(x)
+    is_complex = xp.isdtype(x.dtype, "complex floating")
+    return xp.conj(transposed) if is_complex else transposed
+
+
 def eigh(gram: Array) -> tuple[Array, Array]:
-    """Eigendecompose (a batch of) symmetric matrices, ascending eigenvalues."""
+    """Eigendecompose (a batch of) Hermitian matrices, ascending eigenvalues."""
     if is_numpy(gram):
         return np.linalg.eigh(gram)
     if _cuda.serves(gram, gram.shape[-1], _cuda.LARGEST_EIGH):
@@ -66,8 +74,8 @@ def singular_values(x: Array, *, exact: bool = False) -> Array:
     if exact:
         return xp.linalg.svdvals(x)
     if x.shape[-2] > x.shape[-1]:
-        x = xp.matrix_transpose(x)
-    return xp.sqrt(clip(eigvalsh(x @ xp.matrix_transpose(x)), 0.0, None))
+        x = adjoint(x)
+    return xp.sqrt(clip(eigvalsh(x @ adjoint(x)), 0.0, None))
 
 
 def spectral_norm(x: Array) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from sltr.arrays import Array, array_namespace, clip, eigh, singular_values
+from sltr.arrays import Array, adjoint, array_namespace, clip, eigh, singular_values
 
 
 def clip_entries(x: Array, radius: float | Array) -> Array:
@@ -39,12 +39,11 @@ def _scale_singular_values(x: Array, scale_of) -> Array:
     """
     xp = array_namespace(x)
     if x.shape[-2] > x.shape[-1]:
-        scaled = _scale_singular_values(xp.matrix_transpose(x), scale_of)
-        return xp.matrix_transpose(scaled)
-    squares, vectors = eigh(x @ xp.matrix_transpose(x))
+        return adjoint(_scale_singular_values(adjoint(x), scale_of))
+    squares, vectors = eigh(x @ adjoint(x))
     values = xp.sqrt(clip(squares, 0.0, None))
     scaled = vectors * scale_of(values)[..., None, :]
-    return (scaled @ xp.matrix_transpose(vectors)) @ x
+    return (scaled @ adjoint(vectors)) @ x
 
 
 def clip_singular_values(x: Array, radius: float | Array) -> Array:
