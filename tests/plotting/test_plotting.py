@@ -25,12 +25,6 @@ from sltr.tuning.choose import cv_table
 plt = pytest.importorskip("matplotlib.pyplot")
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
 def _images(fig):
     return [ax.images[0] for ax in fig.axes if ax.images and ax.get_visible()]
 

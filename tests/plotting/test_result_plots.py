@@ -1,14 +1,7 @@
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from sltr.plotting import Panel, plot_heat_maps, plot_results
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def test_numbers_make_lines_with_errors():

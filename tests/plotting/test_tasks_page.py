@@ -14,12 +14,6 @@ plt = pytest.importorskip("matplotlib.pyplot")
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
 def _code(title):
     section = PAGE.read_text(encoding="utf-8").split(f"## {title}\n")[1]
     return re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)[0]

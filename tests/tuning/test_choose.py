@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sltr.tuning.choose import agreement_weights, close_to, weights_by_kind
+from sltr.tuning.choose import (
+    agreement_weights,
+    best_index,
+    close_to,
+    cv_table,
+    weights_by_kind,
+)
 
 
 def test_votes_fall_with_the_excess_in_standard_errors(rng):
@@ -41,3 +47,32 @@ def test_shares_sum_to_one_and_kinds_have_their_best_vote(pairs):
     for kind, vote in best.items():
         total = sum(s for k, s in zip(kinds, shares, strict=True) if k == kind)
         assert total == pytest.approx(vote / sum(best.values()))
+
+
+def test_the_best_has_the_highest_mean_and_ties_go_to_the_first():
+    assert best_index(np.array([[1.0, 3.0, 3.0], [2.0, 3.0, 3.0]])) == 1
+
+
+def test_candidates_without_a_score_never_win():
+    assert best_index(np.array([[np.nan, 1.0, 2.0], [9.0, 1.0, 2.0]])) == 2
+    with pytest.raises(ValueError, match="finite score"):
+        best_index(np.array([[np.nan], [1.0]]))
+
+
+def test_one_standard_error_prefers_the_simplest_close_candidate():
+    scores = np.array([[1.0, 0.9, 0.2], [0.6, 0.5, 0.1]])  # standard error 0.2
+    assert best_index(scores, rule="1se", complexity=np.array([3, 2, 1])) == 1
+    assert best_index(scores, rule="1se", complexity=np.array([1, 1, 0])) == 0
+    with pytest.raises(ValueError, match="rule"):
+        best_index(scores, rule="median")
+
+
+def test_the_table_has_scikit_learns_keys():
+    scores = np.array([[0.1, 0.5, 0.5], [0.3, 0.5, np.nan]])
+    table = cv_table({"a": [1, 2, 3], "b": ["x", "y", "z"]}, scores)
+    assert table["params"][1] == {"a": 2, "b": "y"}
+    assert table["param_a"].tolist() == [1, 2, 3]
+    assert table["split1_test_score"][0] == 0.3
+    np.testing.assert_allclose(table["mean_test_score"], [0.2, 0.5, np.nan])
+    np.testing.assert_allclose(table["std_test_score"][0], 0.1)
+    assert table["rank_test_score"].tolist() == [2, 1, 3]
