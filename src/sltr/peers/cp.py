@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from sltr.estimators.base import unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
-    _GLM,
     ALPHAS_RIDGE,
     Prepared,
+    TensorGLMBase,
+    TensorGLMSearch,
     choose_by_bic,
-    predict_mean,
     prepare,
     scores_with_covariates,
 )
@@ -27,26 +28,39 @@ from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
 
 
-class _CP(_GLM):
-    """What the CP estimators share: the choice by BIC, and how factors are kept."""
+class _CP(TensorGLMBase):
+    """What `CPRegressor` and `CPClassifier` share: all parameters but the family."""
 
-    rank: int | str
-    ranks: Sequence[int]
-    alpha_ridge: float
-    alpha_l1: float
+    def __init__(
+        self,
+        rank: int | str = "bic",
+        *,
+        ranks: Sequence[int] = (1, 2, 3),
+        alpha_ridge: float = 1e-3,
+        alpha_l1: float = 0.0,
+        n_restarts: int = 3,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = 0,
+    ):
+        self.rank = rank
+        self.ranks = ranks
+        self.alpha_ridge = alpha_ridge
+        self.alpha_l1 = alpha_l1
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.feature_shape = feature_shape
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
 
-    def _fit_by_bic(self, prepared: Prepared) -> Any:
-        structures = cp_structures(self.shape_in_, self.rank, self.ranks)
-        structure, found = choose_by_bic(
-            prepared, structures, self, ridge=self.alpha_ridge, l1=self.alpha_l1
-        )
-        self._warn_unless_converged(found)
-        return self._remember(prepared, structure, found)
-
-    def _remember_blocks(self, structure: Form, blocks: Any, unit: float) -> None:
-        """Set `rank_` and `factors_`, whose tensor is `coef_`."""
-        self.rank_ = structure.rank
-        self.factors_ = [block * unit ** (1.0 / len(blocks)) for block in blocks]
+    def _fit(self, prepared: Prepared) -> Any:
+        forms = _cp_forms(self.rank, self.ranks, self.shape_in_)
+        how = {"ridge": self.alpha_ridge, "l1": self.alpha_l1}
+        fit = choose_by_bic(prepared, forms, self, **how)
+        return self._finish(prepared, fit)
 
 
 class CPRegressor(RegressorMixin, _CP):
@@ -135,17 +149,19 @@ class CPRegressor(RegressorMixin, _CP):
         max_iter: int = 200,
         random_state: Any = 0,
     ):
-        self.rank = rank
-        self.ranks = ranks
+        super().__init__(
+            rank,
+            ranks=ranks,
+            alpha_ridge=alpha_ridge,
+            alpha_l1=alpha_l1,
+            n_restarts=n_restarts,
+            fit_intercept=fit_intercept,
+            feature_shape=feature_shape,
+            tol=tol,
+            max_iter=max_iter,
+            random_state=random_state,
+        )
         self.family = family
-        self.alpha_ridge = alpha_ridge
-        self.alpha_l1 = alpha_l1
-        self.n_restarts = n_restarts
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     @unchanged_on_failure
     def fit(
@@ -162,11 +178,7 @@ class CPRegressor(RegressorMixin, _CP):
             Scalar covariates z, not penalised.
         """
         prepared = self._prepare(X, y, sample_weight, covariates, self.family)
-        return self._fit_by_bic(prepared)
-
-    def predict(self, X: Any, covariates: Any = None) -> Array:
-        """Return the expected responses, shape (n,)."""
-        return predict_mean(self, X, covariates, self.family)
+        return self._fit(prepared)
 
 
 class CPClassifier(ClassifierMixin, _CP):
@@ -196,31 +208,6 @@ max_iter, random_state
     (['down', 'up'], True)
     """
 
-    def __init__(
-        self,
-        rank: int | str = "bic",
-        *,
-        ranks: Sequence[int] = (1, 2, 3),
-        alpha_ridge: float = 1e-3,
-        alpha_l1: float = 0.0,
-        n_restarts: int = 3,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        random_state: Any = 0,
-    ):
-        self.rank = rank
-        self.ranks = ranks
-        self.alpha_ridge = alpha_ridge
-        self.alpha_l1 = alpha_l1
-        self.n_restarts = n_restarts
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-
     def __sklearn_tags__(self):
         """Declare two classes at most."""
         tags = super().__sklearn_tags__()
@@ -234,10 +221,9 @@ max_iter, random_state
         """Fit the model; see `CPRegressor.fit`, with labels of two classes for y."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, encoded = _two_classes(samples.y)
-        Z = self._check_covariates(covariates, samples, sample_weight)
+        Z = self._checked_covariates(covariates, samples, sample_weight)
         numbers = Samples(samples.X, as_array(encoded, samples.X), samples.weight)
-        prepared = prepare(numbers, Z, "binomial", self.fit_intercept)
-        return self._fit_by_bic(prepared)
+        return self._fit(prepare(numbers, Z, "binomial", self.fit_intercept))
 
     def decision_function(self, X: Any, covariates: Any = None) -> Array:
         """Return the log-odds of the second class, shape (n,)."""
@@ -267,10 +253,10 @@ def _two_classes(labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return classes, indicators[:, 0]
 
 
-def cp_structures(
-    shape: tuple[int, ...], rank: int | str, ranks: Sequence[int]
+def _cp_forms(
+    rank: int | str, ranks: Sequence[int], shape: tuple[int, ...]
 ) -> list[Form]:
-    """Return the structures to choose from: one for a number, many for "bic"."""
+    """Return the forms to choose from: one for a number, many for "bic"."""
     largest = CP.largest_rank(shape)
     if isinstance(rank, str):
         if rank != "bic":
@@ -285,7 +271,7 @@ def cp_structures(
     return [Form(CP, shape, check_count(rank, "rank", largest=largest))]
 
 
-class CPRegressorCV(RegressorMixin, _CP):
+class CPRegressorCV(TensorGLMSearch):
     """`CPRegressor` with rank and ridge chosen by cross-validation.
 
     For each rank the ridge falls from its largest value, every fit starting from its
@@ -373,17 +359,6 @@ class CPRegressorCV(RegressorMixin, _CP):
         groups: Any = None,
     ) -> CPRegressorCV:
         """Choose and fit; see `CPRegressor.fit`. `groups` go to the splitter."""
-        return self._fit_best(
-            X,
-            y,
-            sample_weight,
-            covariates,
-            groups,
-            offered=lambda: ("rank", cp_structures(self.shape_in_, "bic", self.ranks)),
-            plain=CPRegressor,
-            l1=self.alpha_l1,
-        )
-
-    def predict(self, X: Any, covariates: Any = None) -> Array:
-        """Return the expected responses, shape (n,)."""
-        return predict_mean(self, X, covariates, self.family)
+        given = (X, y, sample_weight, covariates, groups)
+        forms = partial(_cp_forms, "bic", self.ranks)
+        return self._fit_best(*given, forms, "rank", CPRegressor, self.alpha_l1)

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from math import log
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
 from sltr.estimators.base import linear_scores, warn_caller
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import search
-from sltr.refine.factors import Form
+from sltr.refine.factors import CP, Form
 from sltr.refine.glm import FAMILIES, TensorGLM
 from sltr.refine.sweeps import GLMFit, fit_blocks, glm_starts, unfoldings
 from sltr.samples.check import check_covariates, check_samples
@@ -35,34 +36,20 @@ from sltr.tuning.folds import weighted_splits
 class Prepared:
     """A GLM in units of one, and the way back: X' = (X − Z·C)/s, y' = (y − Z·c)/d.
 
-    Attributes
-    ----------
-    problem : TensorGLM
-    total : float
-        How many samples there are; a whole weight counts as equal samples.
-    weight_unit : float
-        What the weights were divided by, for `total` to be their sum.
-    n_covariates : int
-        Columns of Z, that of ones included.
-    X_size, y_size : float
-        What X and y were divided by before anything was squared.
-    X_shift, y_shift : arrays of shape (q, P) and (q,)
-        C and c, of X and y so divided.
-    X_unit, y_unit : float
-        s and d, of X and y so divided.
-    fit_intercept : bool
+    X and y were divided by their sizes before anything was squared; C, c, s and d are
+    those of X and y so divided.
     """
 
     problem: TensorGLM
-    total: float
-    weight_unit: float
-    n_covariates: int
+    total: float  # how many samples; a whole weight counts as equal samples
+    weight_unit: float  # the weights were divided by it, for `total` to be their sum
+    n_covariates: int  # columns of Z, that of ones included
     X_size: float
     y_size: float
-    X_shift: Array
-    y_shift: Array
-    X_unit: float
-    y_unit: float
+    X_shift: Array  # C, (c, P)
+    y_shift: Array  # c, (c,)
+    X_unit: float  # s
+    y_unit: float  # d
     fit_intercept: bool
 
     @property
@@ -143,6 +130,7 @@ def prepare(
         y_shift, y_size, y_unit = xp.zeros_like(Z[0, :]), 1.0, 1.0
         scale = (1.0 / (root * X_unit))[:, None]
     X = xp.reshape(residue * scale, samples.X.shape)
+    del residue  # as large as X, whose unfoldings are made next
     return Prepared(
         TensorGLM(unfoldings(X), y, weight, Z, FAMILIES[family]),
         total,
@@ -168,13 +156,13 @@ def _unit(residue: Array, before: Array, count: float) -> float:
 
 def fit_path(
     prepared: Prepared,
-    structure: Form,
+    form: Form,
     model: Any,
     alphas: Sequence[float],
     *,
     l1: float = 0.0,
 ) -> list[GLMFit]:
-    """Fit one structure for each relative ridge, from the largest to the smallest.
+    """Fit one form for each relative ridge, from the largest to the smallest.
 
     From the second on, the solution before races against the first of the starts
     alone: a component that a large ridge took to zero could not come back.
@@ -182,10 +170,10 @@ def fit_path(
     problem, total = prepared.problem, prepared.total
     ridges = [total * check_nonnegative(a, "alpha_ridge") for a in alphas]
     l1 = total * check_nonnegative(l1, "alpha_l1")
-    _check_enough_samples(problem, structure, ridges[-1], l1)
+    _check_enough_samples(problem, form, ridges[-1], l1)
     starts = glm_starts(
         problem,
-        structure,
+        form,
         check_count(model.n_restarts, "n_restarts"),
         check_random_state(model.random_state),
         ridge=ridges[-1],
@@ -193,7 +181,7 @@ def fit_path(
     )
     fits: list[GLMFit] = []
     for ridge in ridges:
-        found = fit_blocks(
+        fit = fit_blocks(
             problem,
             [fits[-1].structure, starts[0]] if fits else starts,
             ridge=ridge,
@@ -201,17 +189,14 @@ def fit_path(
             tol=check_nonnegative(model.tol, "tol"),
             max_iter=check_count(model.max_iter, "max_iter"),
         )
-        fits.append(found)
+        fits.append(fit)
     return fits
 
 
 def _check_enough_samples(
-    problem: TensorGLM, structure: Form, ridge: float, l1: float
+    problem: TensorGLM, form: Form, ridge: float, l1: float
 ) -> None:
-    n_unknowns = (
-        structure.kind.largest_block(structure.shape, structure.rank)
-        + problem.covariates.shape[1]
-    )
+    n_unknowns = form.largest_block() + problem.covariates.shape[1]
     n_samples = problem.y.shape[0]
     if ridge == l1 == 0.0 and n_samples < n_unknowns:
         msg = (
@@ -222,17 +207,18 @@ def _check_enough_samples(
         raise ValueError(msg)
 
 
-def bic(prepared: Prepared, structure: Form, found: GLMFit) -> float:
+def bic(prepared: Prepared, fit: GLMFit) -> float:
     """Return −2·log-likelihood + log n·(free parameters), constants left out.
 
     For the normal family the variance is estimated: n·log(RSS/n) stands for the
     deviance. With no fewer parameters than samples the fit says nothing: infinity.
     """
     n = prepared.total
-    n_parameters = _n_parameters(prepared, structure)
+    form = Form(type(fit.structure), prepared.problem.shape, fit.structure.rank)
+    n_parameters = form.n_parameters() + prepared.n_covariates
     if n_parameters >= n:
         return float("inf")
-    lack = found.deviance / n  # of one sample
+    lack = fit.deviance / n  # of one sample
     if prepared.problem.family.name == "normal":
         lack = log(max(lack, 1e-300)) + 2.0 * log(prepared.response_unit)
     return n * lack + log(n) * n_parameters
@@ -240,24 +226,107 @@ def bic(prepared: Prepared, structure: Form, found: GLMFit) -> float:
 
 def choose_by_bic(
     prepared: Prepared,
-    structures: Sequence[Form],
+    forms: Sequence[Form],
     model: Any,
     *,
     ridge: float,
     l1: float = 0.0,
-) -> tuple[Form, GLMFit]:
-    """Return the first structure with the lowest BIC, and its fit."""
-    # Structures that cannot have a finite BIC are left out, unless there is no other.
-    possible = [s for s in structures if _n_parameters(prepared, s) < prepared.total]
-    tried = possible or structures[:1]
-    fits = [fit_path(prepared, s, model, [ridge], l1=l1)[0] for s in tried]
-    values = [bic(prepared, s, f) for s, f in zip(tried, fits, strict=True)]
-    best = values.index(min(values))
-    return tried[best], fits[best]
+) -> GLMFit:
+    """Return the fit with the lowest BIC, the first of equals."""
+    # Forms that cannot have a finite BIC are left out, unless there is no other.
+    most = prepared.total - prepared.n_covariates
+    possible = [form for form in forms if form.n_parameters() < most]
+    tried = possible or forms[:1]
+    fits = [fit_path(prepared, form, model, [ridge], l1=l1)[0] for form in tried]
+    return min(fits, key=lambda fit: bic(prepared, fit))
 
 
-def _n_parameters(prepared: Prepared, structure: Form) -> int:
-    return structure.n_parameters() + prepared.n_covariates
+class TensorGLMBase(BaseEstimator):
+    """What the CP, Tucker and TRR models share: predictions and fitted attributes."""
+
+    fit_intercept: bool
+    tol: float
+
+    def _prepare(
+        self, X: Any, y: Any, sample_weight: Any, covariates: Any, family: str
+    ) -> Prepared:
+        """Check the user's data and bring it to units of one."""
+        samples, Z = self._checked(X, y, sample_weight, covariates, family)
+        return prepare(samples, Z, family, self.fit_intercept)
+
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, covariates: Any, family: str
+    ) -> tuple[Samples, Array]:
+        samples = check_samples(self, X, y, sample_weight)
+        check_response(samples.y, check_family(family))
+        return samples, self._checked_covariates(covariates, samples, sample_weight)
+
+    def _checked_covariates(
+        self, covariates: Any, samples: Samples, sample_weight: Any
+    ) -> Array:
+        n_kept = samples.X.shape[0]
+        Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
+        self.n_covariates_in_ = Z.shape[1]
+        return Z
+
+    def _finish(self, prepared: Prepared, fit: GLMFit) -> Any:
+        """Keep a fit; warn if its sweeps ran out, and say what the last one gained."""
+        name, path = type(self).__name__, fit.path
+        if not fit.converged and len(path) < 2:
+            warn_caller(
+                f"{name} stopped after one sweep, too few to tell how far it had come. "
+                "Raise max_iter."
+            )
+        elif not fit.converged:
+            gain = (path[-2] - path[-1]) / (abs(path[-1]) + 1.0)
+            warn_caller(
+                f"{name} stopped after {len(path)} sweeps; the last one lowered the "
+                f"objective by {gain:.1e} (tol={self.tol}). Raise max_iter, tol or the "
+                "penalty."
+            )
+        return self._remember(prepared, fit)
+
+    def _remember(self, prepared: Prepared, fit: GLMFit) -> Any:
+        coef = fit.structure.coef()[0, ...]
+        parts = prepared.original(coef, fit.gamma)
+        self.coef_, self.intercept_, self.covariate_coef_ = parts
+        self.deviance_path_ = fit.path
+        unit = prepared.response_unit
+        # A product, since a power that overflows is an error.
+        self.deviance_ = fit.deviance * prepared.weight_unit * unit * unit
+        self.n_iter_ = len(fit.path)
+        self.bic_ = bic(prepared, fit)
+        unit = prepared.coef_unit
+        if isinstance(fit.structure, CP):
+            self.rank_ = fit.structure.rank
+            share = unit ** (1.0 / len(fit.blocks))
+            self.factors_ = [block * share for block in fit.blocks]
+        else:
+            self.ranks_ = fit.structure.rank
+            *self.factors_, core = fit.blocks
+            self.core_ = core * unit
+        return self
+
+    def predict(self, X: Any, covariates: Any = None) -> Array:
+        """Return the expected responses, shape (n,)."""
+        return predict_mean(self, X, covariates, self.family)
+
+
+def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
+    """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
+    eta = linear_scores(model, X)
+    Z = check_covariates(
+        covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
+    )
+    return eta + Z @ as_array(model.covariate_coef_, Z) if Z.shape[1] else eta
+
+
+def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
+    """Return the expected responses, shape (n,)."""
+    return FAMILIES[family].mean(scores_with_covariates(model, X, covariates))
+
+
+ALPHAS_RIDGE = (1e-3, 1e-2, 1e-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,77 +353,16 @@ class GlmTrials:
         return candidate
 
 
-def _falling(alphas: Sequence[float]) -> list[float]:
-    given = check_sequence(alphas, "alphas_ridge")
-    clean = {check_nonnegative(a, "an entry of alphas_ridge") for a in given}
-    return sorted(clean, reverse=True)
+class TensorGLMSearch(RegressorMixin, TensorGLMBase):
+    """What the tuned CP and Tucker models share: the choice of a form and a ridge."""
 
-
-class _GLM(BaseEstimator):
-    """What CP, Tucker and TRR share: which attributes their fits set, and warnings."""
-
-    alphas_ridge: Any
+    alphas_ridge: Sequence[float]
     cv: Any
     family: str
-    fit_intercept: bool
     n_jobs: int | None
     rule: str
     scoring: Any
     shape_in_: tuple[int, ...]
-    tol: float
-
-    def _prepare(
-        self, X: Any, y: Any, sample_weight: Any, covariates: Any, family: str
-    ) -> Prepared:
-        """Check the user's data and bring it to units of one."""
-        samples = check_samples(self, X, y, sample_weight)
-        check_response(samples.y, check_family(family))
-        Z = self._check_covariates(covariates, samples, sample_weight)
-        return prepare(samples, Z, family, self.fit_intercept)
-
-    def _check_covariates(
-        self, covariates: Any, samples: Samples, sample_weight: Any
-    ) -> Array:
-        n_kept = samples.X.shape[0]
-        Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
-        self.n_covariates_in_ = Z.shape[1]
-        return Z
-
-    def _remember(self, prepared: Prepared, structure: Form, found: GLMFit) -> Any:
-        """Keep a fit in the units of X and y."""
-        coef = found.structure.coef()[0, ...]
-        parts = prepared.original(coef, found.gamma)
-        self.coef_, self.intercept_, self.covariate_coef_ = parts
-        self._remember_blocks(structure, found.blocks, prepared.coef_unit)
-        self.deviance_path_ = found.path
-        unit = prepared.response_unit
-        # A product, since a power that overflows is an error.
-        self.deviance_ = found.deviance * prepared.weight_unit * unit * unit
-        self.n_iter_ = len(found.path)
-        self.bic_ = bic(prepared, structure, found)
-        return self
-
-    def _remember_blocks(self, structure: Form, blocks: Any, unit: float) -> None:
-        raise NotImplementedError
-
-    def _warn_unless_converged(self, found: GLMFit) -> None:
-        """Warn when the budget ran out, saying how much the last sweep still gained."""
-        if found.converged:
-            return
-        name, path = type(self).__name__, found.path
-        if len(path) < 2:
-            msg = (
-                f"{name} stopped after one sweep, too few to tell how far it had come. "
-                "Raise max_iter."
-            )
-        else:
-            gain = (path[-2] - path[-1]) / (abs(path[-1]) + 1.0)
-            msg = (
-                f"{name} stopped after {len(path)} sweeps; the last one lowered the "
-                f"objective by {gain:.1e} (tol={self.tol}). Raise max_iter, tol or the "
-                "penalty."
-            )
-        warn_caller(msg)
 
     def _fit_best(
         self,
@@ -363,85 +371,69 @@ class _GLM(BaseEstimator):
         sample_weight: Any,
         covariates: Any,
         groups: Any,
-        *,
-        offered: Callable[[], tuple[str, list[Form]]],
-        plain: Callable[..., Any],
+        list_forms: Callable[[tuple[int, ...]], list[Form]],
+        name: str,
+        plain: type,
         l1: float = 0.0,
     ) -> Any:
-        """Choose structure and ridge by cross-validation, then fit to all samples.
+        """Score all pairs of form and ridge, and fit the best on all samples.
 
-        `offered` returns the name of the rank and the structures, once the shape of
-        the samples is known; `plain` is the estimator of one candidate. Ridges fall,
-        and every fit starts from the one before it.
+        `list_forms` says which forms there are for samples of a shape; `plain` is the
+        estimator of one pair, `name` its parameter for the rank. Ridges fall, and
+        every fit starts from the one before it.
         """
         check_rule(self.rule)
-        samples = check_samples(self, X, y, sample_weight)
-        check_response(samples.y, check_family(self.family))
-        Z = self._check_covariates(covariates, samples, sample_weight)
-        binomial = self.family == "binomial"
+        samples, Z = self._checked(X, y, sample_weight, covariates, self.family)
+        labels = self.family == "binomial"
         folds = weighted_splits(
-            self.cv, y, sample_weight, groups=groups, classifier=binomial
+            self.cv, y, sample_weight, groups=groups, classifier=labels
         )
-        name, structures = offered()
+        forms = list_forms(self.shape_in_)
         alphas = _falling(self.alphas_ridge)
-        pairs = [(s, a) for s in structures for a in alphas]
+        pairs = [(form, alpha) for form in forms for alpha in alphas]
 
         def fit_all(rows: np.ndarray) -> GlmTrials:
             train = samples.take(rows), take_rows(Z, rows)
             prepared = prepare(*train, self.family, self.fit_intercept)
+            paths = [fit_path(prepared, form, self, alphas, l1=l1) for form in forms]
             models = []
-            for structure in structures:
-                fits = fit_path(prepared, structure, self, alphas, l1=l1)
-                for alpha, found in zip(alphas, fits, strict=True):
-                    settings = {"family": self.family, "alpha_ridge": alpha}
-                    model = plain(structure.rank, **settings)
-                    model._remember(prepared, structure, found)
-                    model.shape_in_ = self.shape_in_
-                    model.n_features_in_ = self.shape_in_[0]
-                    model.n_covariates_in_ = Z.shape[1]
-                    models.append(model)
+            for (form, alpha), fit in zip(pairs, chain(*paths), strict=True):
+                params = {name: form.rank, "alpha_ridge": alpha, "family": self.family}
+                candidate = plain(**params)
+                candidate.shape_in_ = self.shape_in_
+                candidate.n_features_in_ = self.shape_in_[0]
+                candidate.n_covariates_in_ = Z.shape[1]
+                models.append(candidate._remember(prepared, fit))
             return GlmTrials(models, Z)
 
         # Fewer parameters are simpler, then larger ridges.
-        size = [(s.n_parameters(), -a) for s, a in pairs]
-        order = {value: place for place, value in enumerate(sorted(set(size)))}
+        sizes = [(form.n_parameters(), -alpha) for form, alpha in pairs]
+        order = {size: place for place, size in enumerate(sorted(set(sizes)))}
         searched = search(
             self,
             samples,
             folds,
             {
-                name: [s.rank for s, _ in pairs],
-                "alpha_ridge": [a for _, a in pairs],
+                name: [form.rank for form, _ in pairs],
+                "alpha_ridge": [alpha for _, alpha in pairs],
             },
             fit_all,
             scoring=self.scoring,
             rule=self.rule,
-            complexity=np.array([order[value] for value in size]),
+            complexity=np.array([order[size] for size in sizes]),
             weighted=sample_weight is not None,
             n_jobs=self.n_jobs,
         )
-        structure, self.alpha_ridge_ = pairs[searched.index]
+        form, self.alpha_ridge_ = pairs[searched.index]
         self.best_score_, self.cv_results_ = searched.best_score, searched.table
         self.scored_by_ = searched.scored_by
         prepared = prepare(samples, Z, self.family, self.fit_intercept)
         larger = alphas[: alphas.index(self.alpha_ridge_) + 1]
-        found = fit_path(prepared, structure, self, larger, l1=l1)[-1]
-        self._warn_unless_converged(found)
-        return self._remember(prepared, structure, found)
+        fit = fit_path(prepared, form, self, larger, l1=l1)[-1]
+        return self._finish(prepared, fit)
 
 
-def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
-    """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
-    eta = linear_scores(model, X)
-    Z = check_covariates(
-        covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
-    )
-    return eta + Z @ as_array(model.covariate_coef_, Z) if Z.shape[1] else eta
-
-
-def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
-    """Return the expected response, shape (n,)."""
-    return FAMILIES[family].mean(scores_with_covariates(model, X, covariates))
-
-
-ALPHAS_RIDGE = (1e-3, 1e-2, 1e-1)
+def _falling(alphas: Sequence[float]) -> list[float]:
+    given = check_sequence(alphas, "alphas_ridge")
+    clean = {check_nonnegative(a, "an entry of alphas_ridge") for a in given}
+    return sorted(clean, reverse=True)

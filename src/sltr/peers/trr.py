@@ -11,8 +11,11 @@ from sklearn.utils import check_random_state
 from sltr.arrays import Array, array_namespace
 from sltr.estimators.base import unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative
-from sltr.peers.cp import _CP
-from sltr.peers.glm import fit_path, predict_mean
+from sltr.peers.glm import (
+    TensorGLMBase,
+    fit_path,
+    predict_mean,
+)
 from sltr.refine.factors import CP, Form
 from sltr.refine.glm import TensorGLM
 from sltr.refine.sweeps import (
@@ -76,7 +79,13 @@ def _with_terms(structure: Any, terms: Array) -> CP:
     return CP.of_factors([xp.take(b, terms, axis=2) for b in structure.factors])
 
 
-class HRTRRRegressor(RegressorMixin, _CP):
+class _TRR(RegressorMixin, TensorGLMBase):
+    def predict(self, X: Any) -> Array:  # type: ignore[override]
+        """Return the predictions, shape (n,)."""
+        return predict_mean(self, X, None, "normal")
+
+
+class HRTRRRegressor(_TRR):
     r"""Higher-rank tensor ridge regression (hrTRR): least squares with CP factors.
 
     .. math:: \min_{B_1, \dots, B_M, b} \sum_i \left(y_i - \langle [[B_1, \dots, B_M]],
@@ -152,17 +161,12 @@ class HRTRRRegressor(RegressorMixin, _CP):
         prepared = self._prepare(X, y, sample_weight, None, "normal")
         most = CP.largest_rank(self.shape_in_)
         rank = check_count(self.rank, "rank", largest=most)
-        structure = Form(CP, self.shape_in_, rank)
-        found = fit_path(prepared, structure, self, [self.alpha_ridge])[0]
-        self._warn_unless_converged(found)
-        return self._remember(prepared, structure, found)
-
-    def predict(self, X: Any) -> Array:
-        """Return the predictions, shape (n,)."""
-        return predict_mean(self, X, None, "normal")
+        form = Form(CP, self.shape_in_, rank)
+        fit = fit_path(prepared, form, self, [self.alpha_ridge])[0]
+        return self._finish(prepared, fit)
 
 
-class ORTRRRegressor(RegressorMixin, _CP):
+class ORTRRRegressor(_TRR):
     r"""Optimal-rank tensor ridge regression (orTRR): least squares, rank found.
 
     .. math:: \min_{B_1, \dots, B_M, b} \sum_i \left(y_i - \langle [[B_1, \dots, B_M]],
@@ -248,14 +252,8 @@ class ORTRRRegressor(RegressorMixin, _CP):
             )
             for start in starts
         ]
-        found = min(fits, key=lambda fit: fit.path[-1])
-        structure = Form(CP, shape, found.structure.rank)
-        self._warn_unless_converged(found)
-        return self._remember(prepared, structure, found)
-
-    def predict(self, X: Any) -> Array:
-        """Return the predictions, shape (n,)."""
-        return predict_mean(self, X, None, "normal")
+        best = min(fits, key=lambda fit: fit.path[-1])
+        return self._finish(prepared, best)
 
 
 def _check_beta(beta: Any) -> float:

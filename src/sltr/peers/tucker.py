@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
 
 from sklearn.base import RegressorMixin
 
-from sltr.arrays import Array
 from sltr.estimators.base import unchanged_on_failure
 from sltr.parameters import check_count, check_sequence
-from sltr.peers.glm import _GLM, ALPHAS_RIDGE, choose_by_bic, predict_mean
+from sltr.peers.glm import (
+    ALPHAS_RIDGE,
+    TensorGLMBase,
+    TensorGLMSearch,
+    choose_by_bic,
+)
 from sltr.refine.factors import Form, Tucker
 
 
-class _Tucker(_GLM):
-    """What both Tucker estimators share: how factors and core are kept."""
-
-    def _remember_blocks(self, structure: Form, blocks: Any, unit: float) -> None:
-        """Set `ranks_`, `factors_` and `core_`, whose product is `coef_`."""
-        self.ranks_ = structure.rank
-        self.factors_ = list(blocks[:-1])
-        self.core_ = blocks[-1] * unit
-
-
-class TuckerRegressorCV(RegressorMixin, _Tucker):
+class TuckerRegressorCV(TensorGLMSearch):
     """`TuckerRegressor` with ranks and ridge chosen by cross-validation.
 
     Parameters
@@ -97,25 +92,12 @@ class TuckerRegressorCV(RegressorMixin, _Tucker):
         groups: Any = None,
     ) -> TuckerRegressorCV:
         """Choose and fit; see `TuckerRegressor.fit`. `groups` go to the splitter."""
-        return self._fit_best(
-            X,
-            y,
-            sample_weight,
-            covariates,
-            groups,
-            offered=lambda: (
-                "ranks",
-                tucker_structures(self.shape_in_, "bic", self.candidates),
-            ),
-            plain=TuckerRegressor,
-        )
-
-    def predict(self, X: Any, covariates: Any = None) -> Array:
-        """Return the expected responses, shape (n,)."""
-        return predict_mean(self, X, covariates, self.family)
+        given = (X, y, sample_weight, covariates, groups)
+        forms = partial(_tucker_forms, "bic", self.candidates)
+        return self._fit_best(*given, forms, "ranks", TuckerRegressor)
 
 
-class TuckerRegressor(RegressorMixin, _Tucker):
+class TuckerRegressor(RegressorMixin, TensorGLMBase):
     r"""Generalised linear model whose coefficient tensor has low multilinear ranks.
 
     With :math:`B = G \times_1 B_1 \dots \times_M B_M` and the family's canonical link
@@ -207,16 +189,9 @@ class TuckerRegressor(RegressorMixin, _Tucker):
             Scalar covariates z, not penalised.
         """
         prepared = self._prepare(X, y, sample_weight, covariates, self.family)
-        structures = tucker_structures(self.shape_in_, self.ranks, self.candidates)
-        structure, found = choose_by_bic(
-            prepared, structures, self, ridge=self.alpha_ridge
-        )
-        self._warn_unless_converged(found)
-        return self._remember(prepared, structure, found)
-
-    def predict(self, X: Any, covariates: Any = None) -> Array:
-        """Return the expected responses, shape (n,)."""
-        return predict_mean(self, X, covariates, self.family)
+        forms = _tucker_forms(self.ranks, self.candidates, self.shape_in_)
+        fit = choose_by_bic(prepared, forms, self, ridge=self.alpha_ridge)
+        return self._finish(prepared, fit)
 
 
 def candidate_ranks(
@@ -231,20 +206,20 @@ def candidate_ranks(
     >>> candidate_ranks((4, 4, 4), largest=2)
     [(1, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1), (2, 2, 2)]
     """
-    found = set()
+    possible = set()
     for rank, lowered in product(range(1, largest + 1), range(-1, len(shape))):
         ranks = tuple(min(p, rank - (m == lowered)) for m, p in enumerate(shape))
         if all(r >= 1 and r * r <= prod(ranks) for r in ranks):
-            found.add(ranks)
-    return sorted(found, key=lambda ranks: (sum(ranks), ranks))
+            possible.add(ranks)
+    return sorted(possible, key=lambda ranks: (sum(ranks), ranks))
 
 
-def tucker_structures(
-    shape: tuple[int, ...],
+def _tucker_forms(
     ranks: Any,
     candidates: Sequence[int | tuple[int, ...]] | None,
+    shape: tuple[int, ...],
 ) -> list[Form]:
-    """Return the structures to choose from: one for given ranks, many for "bic"."""
+    """Return the forms to choose from: one for given ranks, many for "bic"."""
     if isinstance(ranks, str):
         if ranks != "bic":
             msg = (

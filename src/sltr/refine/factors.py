@@ -433,6 +433,10 @@ class Form:
         """Return the free parameters: those of the blocks less their invariances."""
         return self.kind.n_parameters(self.shape, self.rank)
 
+    def largest_block(self) -> int:
+        """Return the number of unknowns of the largest block."""
+        return self.kind.largest_block(self.shape, self.rank)
+
 
 Structure = CP | Tucker
 
