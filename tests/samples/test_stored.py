@@ -67,9 +67,6 @@ def check_products(found, X, rng):
     assert_close(gram, shifted @ shifted.T, scale=1e3)
     assert_close(found.combine(C), C @ flat, scale=100)
     assert_close(found.inner(W), flat @ W.T, scale=100)
-    centre = rng.normal(size=flat.shape[1])
-    expected = ((flat - centre) ** 2).sum(axis=1)
-    assert_close(found.squares(centre), expected, scale=100)
     groups = [(np.array([1, 0, len(X) - 1]), W), (np.arange(2, 5), W[:1])]
     for (rows, own), values in zip(groups, found.inner_groups(groups), strict=True):
         assert_close(values, flat[rows] @ own.T, scale=100)

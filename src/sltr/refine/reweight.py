@@ -89,7 +89,7 @@ class _Problem:
         xp = array_namespace(X)
         weight, fit_intercept = subsets.weight, subsets.fit_intercept
         total = xp.sum(weight, axis=1)
-        means = (weight / total[:, None]) @ X
+        means = subsets.centring.share @ X
         if not fit_intercept:
             means = 0.0 * means
         cross = xp.reshape(subsets.cross(X), (-1, *shape))

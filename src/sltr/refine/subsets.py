@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sltr.arrays import Array, array_namespace, as_array, device
+from sltr.samples.front import Centring
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,16 +24,13 @@ class Subsets:
         return self.centred(self.y)
 
     @cached_property
-    def _share(self) -> Array:
-        xp = array_namespace(self.weight)
-        return self.weight / xp.sum(self.weight, axis=1, keepdims=True)
+    def centring(self) -> Centring:
+        """What centres samples by each item's weighted mean."""
+        return Centring(self.weight, self.fit_intercept)
 
     def centred(self, values: Array) -> Array:
         """Centre (B, n) by each item's weighted mean over the samples."""
-        if not self.fit_intercept:
-            return values
-        xp = array_namespace(values)
-        return values - xp.linalg.vecdot(values, self._share, axis=-1)[:, None]
+        return self.centring.residual(values)
 
     def take(self, items: Sequence[int]) -> Subsets:
         """Return some items, or the same one several times."""
@@ -77,7 +75,7 @@ class Subsets:
         rhs = weighted @ self.target[:, :, None]
         if self.fit_intercept:
             total = xp.sum(self.weight, axis=1)[:, None, None]
-            mean = design @ self._share[:, :, None]
+            mean = design @ self.centring.share[:, :, None]
             normal = normal - total * (mean @ xp.matrix_transpose(mean))
         if scale is None:
             return xp.linalg.solve(normal + shift, rhs)[:, :, 0]
@@ -89,7 +87,7 @@ class Subsets:
         xp = array_namespace(design)
         root = xp.sqrt(self.weight)
         if self.fit_intercept:
-            design = design - design @ self._share[:, :, None]
+            design = design - design @ self.centring.share[:, :, None]
         column = 1.0 if scale is None else scale[:, :, None]
         scaled = root[:, None, :] * design * column
         kernel = xp.matrix_transpose(scaled) @ scaled

@@ -175,12 +175,18 @@ class CGRidge:
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
         xp = array_namespace(self.weight)
-        share = self.weight / xp.sum(self.weight)
-        centre = self.X.combine(share[None, :])[0, ...]
+        centring = Centring(self.weight, self.fit_intercept)
+        centre = self.X.combine(centring.share[None, :])[0, ...]
         if not self.fit_intercept:
             centre = 0.0 * centre
-        trace = xp.sum(self.weight * self.X.squares(centre))
+        squares = xp.concat(list(self.X.map_rows(_squares, (), [centre])))
+        trace = xp.sum(self.weight * squares)
         return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+
+
+def _squares(X: Array, centre: Array) -> Array:
+    part = X - centre
+    return array_namespace(part).linalg.vecdot(part, part, axis=-1)
 
 
 def cg_ridge(

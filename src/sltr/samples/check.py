@@ -1,4 +1,4 @@
-"""Training data, covariates and new samples of any kind, checked."""
+"""User input of any library, in memory or not -> clean samples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sltr.arrays import (
 from sltr.parameters import check_shape
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.front import check_squares, largest_entry
-from sltr.samples.samples import Samples, is_left_in_place, lazy_samples
+from sltr.samples.samples import Samples, is_lazy, is_left_in_place, lazy_samples
 
 
 def check_samples(
@@ -44,41 +44,21 @@ def check_samples(
     estimators that have a `memory_limit`. Samples of weight zero are dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
-    seen = None if reset else estimator.shape_in_
-    samples = _checked(estimator, X, y, sample_weight, labels, min_samples, reset)
-    if seen is not None:
-        estimator.shape_in_ = seen
-        _check_fitted_shape(estimator, samples.shape)
-    return samples
-
-
-def _checked(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    labels: bool,
-    min_samples: int,
-    reset: bool,
-) -> Samples:
-    if stays(estimator, X):
-        X = check_stored(estimator, X)
-        y, weight = check_stored_responses(X, y, sample_weight, labels, min_samples)
-        estimator.n_features_in_ = X.source.shape[1]
-        estimator.__dict__.pop("feature_names_in_", None)
-        estimator.shape_in_ = X.sample_shape
-        return _drop_weightless(X, y, weight, min_samples)
-    if is_array_api(X) and not is_numpy(X):
+    if _is_left_in_place(estimator, X):
+        X = _check_stored(estimator, X)
+        y, weight = _check_beside_stored(X, y, sample_weight, labels, min_samples)
+        _set_n_features(estimator, X.source.shape[1])
+    elif is_array_api(X) and not is_numpy(X):
         with explained_memory():
-            X, y = check_foreign(X, y, labels=labels, min_samples=min_samples)
-        estimator.n_features_in_ = X.shape[1]
-        estimator.__dict__.pop("feature_names_in_", None)
-        weight = check_foreign_weight(sample_weight, X)
+            X = check_foreign_tensor(X)
+            y = _check_foreign_responses(X, y, labels, min_samples)
+        _set_n_features(estimator, X.shape[1])
+        weight = _check_foreign_weight(sample_weight, X)
     else:
         if not reset:
             _check_tensor_shape(estimator, X)
         if not labels:
-            check_numbers(y)
+            _check_numbers(y)
         X, y = validate_data(
             estimator,
             X,
@@ -94,15 +74,43 @@ def _checked(
         weight = _check_sample_weight(
             sample_weight, X, dtype=X.dtype, ensure_non_negative=True
         )
+    if not is_lazy(X):
+        X = _check_values(X, None if labels else y, estimator)
+    samples = Samples(X, y, weight)
+    if reset:
+        estimator.shape_in_ = samples.shape
+    else:
+        _check_fitted_shape(estimator, samples.shape)
+    return _drop_weightless(samples, min_samples)
+
+
+def _set_n_features(estimator: Any, n_features: int) -> None:
+    """Remember what scikit-learn remembers of its own input."""
+    estimator.n_features_in_ = n_features
+    estimator.__dict__.pop("feature_names_in_", None)
+
+
+def _check_values(X: Array, y: Array | None, estimator: Any) -> Array:
+    """Refuse samples without entries, and units beyond squares; fold flat rows."""
     if prod(X.shape) == 0:
         msg = f"Found array with shape {tuple(X.shape)}; expected at least one feature."
         raise ValueError(msg)
     check_squares(largest_entry(X), X, "X", prod(X.shape))
-    if not labels:
-        check_squares(largest_entry(y), y, "y", 64)  # errors may be larger than y
-    X = _fold_rows(X, getattr(estimator, "feature_shape", None))
-    estimator.shape_in_ = tuple(X.shape[1:])
-    return _drop_weightless(X, y, weight, min_samples)
+    if y is not None:
+        # Errors may be a few times as large as the responses.
+        check_squares(largest_entry(y), y, "y", 64)
+    return _fold_rows(X, estimator)
+
+
+def _drop_weightless(samples: Samples, min_samples: int) -> Samples:
+    kept = np.flatnonzero(to_numpy(samples.weight) > 0)
+    if len(kept) < min_samples:
+        msg = (
+            f"{len(kept)} sample(s) with a positive weight were given; "
+            f"expected at least {min_samples}. Add samples or change sample_weight."
+        )
+        raise ValueError(msg)
+    return samples if len(kept) == samples.weight.shape[0] else samples.take(kept)
 
 
 def check_covariates(
@@ -115,16 +123,8 @@ def check_covariates(
 ) -> Array:
     """Return scalar covariates as a clean array (n, q) of the library of `like`.
 
-    Parameters
-    ----------
-    covariates : array of shape (n,) or (n, q), or None for q = 0
-    n_samples : int
-        The samples `check_samples` kept.
-    like : array
-    sample_weight : array of shape (n,), optional
-        Rows of weight zero are dropped, as `check_samples` does.
-    n_columns : int
-        The number of columns a fitted model expects; -1 for any.
+    None is q = 0. Rows of weight zero are dropped, as `check_samples` does.
+    `n_columns` is the number that a fitted model expects, -1 for any.
     """
     xp = array_namespace(like)
     given = np.zeros((n_samples, 0)) if covariates is None else to_numpy(covariates)
@@ -145,10 +145,10 @@ def check_covariates(
     return as_array(clean, like)
 
 
-def check_new_samples(estimator: Any, X: Any) -> Array:
+def check_new_samples(estimator: Any, X: Any) -> Any:
     """Check samples to predict for against the shape the estimator was fitted on."""
-    if stays(estimator, X):
-        lazy = check_stored(estimator, X)
+    if _is_left_in_place(estimator, X):
+        lazy = _check_stored(estimator, X)
         _check_fitted_shape(estimator, lazy.sample_shape)
         return lazy
     if is_array_api(X) and not is_numpy(X):
@@ -162,7 +162,7 @@ def check_new_samples(estimator: Any, X: Any) -> Array:
             allow_nd=True,
             reset=False,
         )
-    X = _fold_rows(X, getattr(estimator, "feature_shape", None))
+    X = _fold_rows(X, estimator)
     _check_fitted_shape(estimator, tuple(X.shape[1:]))
     return X
 
@@ -179,73 +179,23 @@ def _check_fitted_shape(estimator: Any, shape: tuple[int, ...]) -> None:
 
 
 def _check_tensor_shape(estimator: Any, X: Any) -> None:
-    """Refuse other shapes where either is a tensor's.
-
-    scikit-learn would speak of the first mode.
-    """
+    """Refuse tensors of another shape; scikit-learn would speak of the first mode."""
     shape = tuple(getattr(X, "shape", ()))[1:]
     folded = getattr(estimator, "feature_shape", None) is not None
     if not folded and shape and max(len(shape), len(estimator.shape_in_)) > 1:
         _check_fitted_shape(estimator, shape)
 
 
-def _fold_rows(X: Array, feature_shape: tuple[int, ...] | None) -> Array:
+def _fold_rows(X: Array, estimator: Any) -> Array:
+    feature_shape = getattr(estimator, "feature_shape", None)
     if feature_shape is None:
         return X
     shape = check_shape(tuple(X.shape[1:]), feature_shape)
     return array_namespace(X).reshape(X, (X.shape[0], *shape))
 
 
-def _drop_weightless(X: Any, y: Array, weight: Array, min_samples: int) -> Samples:
-    xp = array_namespace(weight)
-    kept = weight > 0
-    n_kept = int(xp.sum(xp.astype(kept, xp.int64)))
-    if n_kept < min_samples:
-        msg = (
-            f"{n_kept} sample(s) with a positive weight were given; "
-            f"expected at least {min_samples}. Add samples or change sample_weight."
-        )
-        raise ValueError(msg)
-    if n_kept == X.shape[0]:
-        return Samples(X, y, weight)
-    return Samples(X, y, weight).take(to_numpy(xp.nonzero(kept)[0]))
-
-
-def check_foreign(
-    X: Array, y: Any, *, labels: bool, min_samples: int
-) -> tuple[Array, Array]:
-    """Return clean samples, and responses beside them (or labels in NumPy)."""
-    X = check_foreign_tensor(X)
-    if y is None:
-        msg = "y=None was given; expected one response for each sample."
-        raise ValueError(msg)
-    n_responses = len(y) if not is_array_api(y) else y.shape[0]
-    if n_responses != X.shape[0] or X.shape[0] < min_samples:
-        msg = (
-            f"X has {X.shape[0]} samples and y {n_responses}; expected equal numbers "
-            f"of at least {min_samples}."
-        )
-        raise ValueError(msg)
-    xp = array_namespace(X)
-    if labels:
-        y = np.asarray(to_numpy(y) if is_array_api(y) else y)
-        if y.dtype.kind == "f" and not np.isfinite(y).all():
-            msg = "y contains NaN or infinity; expected one label for each sample."
-            raise ValueError(msg)
-        return X, y
-    if is_array_api(y) and not is_numpy(y):
-        y = detached(y)
-    else:
-        check_numbers(y)
-    y = xp.reshape(as_array(y, X), (-1,))
-    if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
-        msg = "y must hold one finite number for each sample; drop or impute the rest."
-        raise ValueError(msg)
-    return X, y
-
-
 def check_foreign_tensor(X: Array) -> Array:
-    """Return samples in floating point, or say what is wrong with them."""
+    """Return samples of another library than NumPy in floating point."""
     X = detached(X)
     xp = array_namespace(X)
     if X.ndim < 2:
@@ -272,7 +222,41 @@ def check_foreign_tensor(X: Array) -> Array:
     return X
 
 
-def check_foreign_weight(sample_weight: Any, X: Array) -> Array:
+def _check_foreign_responses(X: Array, y: Any, labels: bool, min_samples: int) -> Array:
+    """Return responses beside the samples, or labels in NumPy."""
+    n_responses = None if y is None else y.shape[0] if is_array_api(y) else len(y)
+    _check_counts(X.shape[0], n_responses, min_samples)
+    if labels:
+        y = np.asarray(to_numpy(y) if is_array_api(y) else y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            msg = "y contains NaN or infinity; expected one label for each sample."
+            raise ValueError(msg)
+        return y
+    if is_array_api(y) and not is_numpy(y):
+        y = detached(y)
+    else:
+        _check_numbers(y)
+    xp = array_namespace(X)
+    y = xp.reshape(as_array(y, X), (-1,))
+    if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
+        msg = "y must hold one finite number for each sample; drop or impute the rest."
+        raise ValueError(msg)
+    return y
+
+
+def _check_counts(n_samples: int, n_responses: int | None, min_samples: int) -> None:
+    if n_responses is None:
+        msg = "y=None was given; expected one response for each sample."
+        raise ValueError(msg)
+    if n_responses != n_samples or n_samples < min_samples:
+        msg = (
+            f"X has {n_samples} samples and y {n_responses}; expected equal numbers "
+            f"of at least {min_samples}."
+        )
+        raise ValueError(msg)
+
+
+def _check_foreign_weight(sample_weight: Any, X: Array) -> Array:
     """Return weights (n,) like X; ones where none are given."""
     xp = array_namespace(X)
     if sample_weight is None:
@@ -291,7 +275,7 @@ def check_foreign_weight(sample_weight: Any, X: Array) -> Array:
     return weight
 
 
-def check_numbers(y: Any) -> None:
+def _check_numbers(y: Any) -> None:
     """Refuse words as responses, and several for each sample; say what is for them."""
     values = np.asarray(y)
     words = []
@@ -321,14 +305,14 @@ def _is_word(value: Any) -> bool:
     return False
 
 
-def stays(estimator: Any, X: Any) -> bool:
+def _is_left_in_place(estimator: Any, X: Any) -> bool:
     """Say whether samples stay where they are, for an estimator that can read them."""
     return hasattr(estimator, "memory_limit") and is_left_in_place(
         X, estimator.memory_limit
     )
 
 
-def check_stored(estimator: Any, X: Any) -> Any:
+def _check_stored(estimator: Any, X: Any) -> Any:
     """Return samples that stay where they are; their values are checked when read."""
     if len(X.shape) < 2 or 0 in X.shape or any(np.isnan(size) for size in X.shape):
         msg = (
@@ -349,24 +333,17 @@ def check_stored(estimator: Any, X: Any) -> Any:
     return lazy_samples(X, shape, budget, progress)
 
 
-def check_stored_responses(
+def _check_beside_stored(
     X: Any, y: Any, sample_weight: Any, labels: bool, min_samples: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Check responses and weights of lazy samples: NumPy arrays of their dtype."""
-    if y is None:
-        msg = "y=None was given; expected one response for each sample."
-        raise ValueError(msg)
-    y = to_numpy(y)
-    if not labels:
-        check_numbers(y)
-    y = column_or_1d(y, warn=True)
+    """Return responses and weights of stored samples: NumPy arrays of their dtype."""
+    if y is not None:
+        y = to_numpy(y)
+        if not labels:
+            _check_numbers(y)
+        y = column_or_1d(y, warn=True)
     n_samples = X.shape[0]
-    if len(y) != n_samples or n_samples < min_samples:
-        msg = (
-            f"X has {n_samples} samples and y {len(y)}; expected equal numbers of at "
-            f"least {min_samples}."
-        )
-        raise ValueError(msg)
+    _check_counts(n_samples, None if y is None else len(y), min_samples)
     y = y if labels else y.astype(X.dtype)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         msg = "y contains NaN or infinity; expected one finite value for each sample."

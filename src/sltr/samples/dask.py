@@ -18,7 +18,13 @@ from sltr.samples.stored import NotFiniteError, clean_block, unreadable
 
 # What is smaller travels inside the graph, what is larger is scattered once.
 SCATTER_BYTES = 100_000
+# How many partial results one task merges.
 FAN_IN = 8
+# Row chunks are merged up to this size for the Gram matrix, whose number of
+# tasks grows with the square of theirs.
+PANEL_BYTES = 128_000_000
+# How often a pass is tried, if a worker takes scattered data along.
+ATTEMPTS = 4
 
 
 def task(function: Callable, *arguments: Any) -> Any:
@@ -85,23 +91,18 @@ def _client() -> Any:
     return owner if isinstance(owner, Client) else None
 
 
-# Row chunks are merged up to this size for the Gram matrix, whose number of
-# tasks grows with the square of theirs.
-PANEL_BYTES = 128_000_000
-
-
 @dataclass(frozen=True, eq=False)
 class ChunkGrid:
     """The chunks of an array: blocks[i, b] holds rows[i] and boxes[b].
 
-    If rows were taken from a larger array, places[i] says from where, and
-    numbers[i], where samples between them were left out, which they are.
+    If rows were taken from a larger array, sources[i] is their range there and
+    numbers[i], where samples between them were left out, says which they are.
     """
 
     blocks: np.ndarray
     rows: list[slice]
     boxes: list[Box]
-    places: list[slice]
+    sources: list[slice]
     numbers: list[Any]
 
     @staticmethod
@@ -110,28 +111,29 @@ class ChunkGrid:
 
         `taken` (ascending) are the rows' numbers in the array they come from.
         """
-        sides = []
-        for sizes in array.chunks:
+        sides, blocks = [], array.to_delayed()
+        for axis, sizes in enumerate(array.chunks):
             ends = np.cumsum(sizes).tolist()
             sides.append(
                 [slice(e - s, e) for s, e in zip(sizes, ends, strict=True) if s > 0]
             )
-        shape = (len(sides[0]), -1)
-        blocks = array.to_delayed()
-        for axis, sizes in enumerate(array.chunks):
             blocks = np.compress(np.array(sizes) > 0, blocks, axis=axis)
         rows, boxes = sides[0], list(product(*sides[1:]))
-        places, numbers = rows, [None] * len(rows)
+        sources, numbers = rows, [None] * len(rows)
         if taken is not None:
-            own = [taken[part] for part in rows]
-            places = [slice(int(n[0]), int(n[-1]) + 1) for n in own]
+            parts = [taken[part] for part in rows]
+            sources = [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+            gaps = [
+                source.stop - source.start > len(part)
+                for source, part in zip(sources, parts, strict=True)
+            ]
             # One task for a row of chunks, so that the graph holds them once.
-            numbers = [task(np.asarray, n) if _has_gaps(n) else None for n in own]
-        return ChunkGrid(blocks.reshape(shape), rows, boxes, places, numbers)
-
-
-def _has_gaps(numbers: np.ndarray) -> bool:
-    return bool(numbers[-1] - numbers[0] + 1 > len(numbers))
+            numbers = [
+                task(np.asarray, part) if gap else None
+                for part, gap in zip(parts, gaps, strict=True)
+            ]
+        blocks = blocks.reshape(len(rows), -1)
+        return ChunkGrid(blocks, rows, boxes, sources, numbers)
 
 
 def merged_rows(array: Any) -> Any:
@@ -150,16 +152,12 @@ def whole_rows(array: Any) -> Any:
     return array.rechunk({0: rows, **dict.fromkeys(range(1, array.ndim), -1)})
 
 
-# Times a pass begins again after a worker took scattered data along.
-ATTEMPTS = 4
-
-
 @dataclass(frozen=True, eq=False)
 class Chunked:
     """Samples that stay a Dask array, chunked along any of its axes.
 
     Each pass is one graph: X is read where the scheduler puts its chunks, and
-    what comes back is as small as the answer. Taken samples know the array they
+    what comes back is as small as the result. Taken samples know the array they
     come `of` and their `rows` (ascending) there.
     """
 
@@ -193,8 +191,9 @@ class Chunked:
             sums: dict[tuple[int, int], list] = {pair: [] for pair in pairs}
             for b in range(len(grid.boxes)):
                 parts = [self._clean(grid, i, b) for i in range(len(grid.rows))]
-                shift = task(_mean_row if centred else _no_shift, parts[0])
-                parts = [task(np.subtract, part, shift) for part in parts]
+                if centred:
+                    mean = task(np.mean, parts[0], 0)
+                    parts = [task(np.subtract, part, mean) for part in parts]
                 for i, j in pairs:
                     sums[i, j].append(task(_product, parts[i], parts[j]))
             return [merged(sums[pair], add) for pair in pairs]
@@ -210,11 +209,11 @@ class Chunked:
         n_rows = len(coefficients)
 
         def tasks() -> list:
-            own = constants([coefficients[:, rows] for rows in grid.rows])
+            columns = constants([coefficients[:, rows] for rows in grid.rows])
             return [
                 merged(
                     [
-                        task(np.matmul, own[i], self._clean(grid, i, b))
+                        task(np.matmul, columns[i], self._clean(grid, i, b))
                         for i in range(len(grid.rows))
                     ],
                     add,
@@ -222,30 +221,30 @@ class Chunked:
                 for b in range(len(grid.boxes))
             ]
 
-        found = np.empty((n_rows, *self.source.shape[1:]), self.dtype)
+        total = np.empty((n_rows, *self.source.shape[1:]), self.dtype)
         for box, part in zip(grid.boxes, self._computed(tasks), strict=True):
-            place = found[(slice(None), *box)]
-            place[...] = part.reshape(place.shape)
-        return found.reshape(n_rows, -1)
+            inside = total[(slice(None), *box)]
+            inside[...] = part.reshape(inside.shape)
+        return total.reshape(n_rows, -1)
 
     def inner(self, coef: Array) -> np.ndarray:
         """Return X·Wᵀ, shape (n, k)."""
-        grid = self._grid(self.source)
-        return np.concatenate(
-            self._computed(lambda: self._inner_tasks(grid, coef)), axis=0
-        )
+        return self._products([(self, coef)])[0]
 
     def inner_groups(
         self, groups: Sequence[tuple[np.ndarray, Array]]
     ) -> list[np.ndarray]:
         """Return X[rows]·Wᵀ for each pair (rows, W) in one pass."""
-        parts = [self.take(rows) for rows, _ in groups]
-        grids = [part._grid(part.source) for part in parts]
+        return self._products([(self.take(rows), coef) for rows, coef in groups])
+
+    def _products(self, pairs: Sequence[tuple[Chunked, Array]]) -> list[np.ndarray]:
+        """Return X·Wᵀ for each pair (X, W), all in one graph."""
+        grids = [part._grid(part.source) for part, _ in pairs]
 
         def tasks() -> list:
             return [
                 one
-                for part, grid, (_, coef) in zip(parts, grids, groups, strict=True)
+                for (part, coef), grid in zip(pairs, grids, strict=True)
                 for one in part._inner_tasks(grid, coef)
             ]
 
@@ -253,17 +252,6 @@ class Chunked:
         return [
             np.concatenate([next(results) for _ in grid.rows], axis=0) for grid in grids
         ]
-
-    def squares(self, centre: np.ndarray) -> np.ndarray:
-        """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
-        grid = self._grid(self.source)
-        tensor = centre.reshape(self.source.shape[1:])
-
-        def tasks() -> list:
-            own = constants([tensor[box].reshape(-1) for box in grid.boxes])
-            return self._sums_over_boxes(grid, _squares, own)
-
-        return np.concatenate(self._computed(tasks))
 
     def map_rows(
         self,
@@ -299,7 +287,7 @@ class Chunked:
             task(
                 function,
                 self._clean(grid, i, 0),
-                *(own[rows] for own in rowwise),
+                *(values_of[rows] for values_of in rowwise),
                 *shared,
             )
             for i, rows in enumerate(grid.rows)
@@ -307,19 +295,19 @@ class Chunked:
 
     def _inner_tasks(self, grid: ChunkGrid, coef: Array) -> list:
         tensors = to_numpy(coef).reshape(-1, *self.source.shape[1:])
-        own = constants(
+        parts = constants(
             [tensors[(slice(None), *box)].reshape(len(coef), -1) for box in grid.boxes]
         )
-        return self._sums_over_boxes(grid, _product, own)
+        return self._sums_over_boxes(grid, _product, parts)
 
     def _sums_over_boxes(
-        self, grid: ChunkGrid, function: Callable, own: Sequence
+        self, grid: ChunkGrid, function: Callable, parts: Sequence
     ) -> list:
-        """Return Σ_b function(block, own[b]) for every row of chunks."""
+        """Return Σ_b function(block, parts[b]) for every row of chunks."""
         return [
             merged(
                 [
-                    task(function, self._clean(grid, i, b), own[b])
+                    task(function, self._clean(grid, i, b), parts[b])
                     for b in range(len(grid.boxes))
                 ],
                 add,
@@ -331,7 +319,7 @@ class Chunked:
         return task(
             clean_block,
             grid.blocks[i, b],
-            grid.places[i],
+            grid.sources[i],
             grid.boxes[b],
             self.dtype,
             grid.numbers[i],
@@ -362,18 +350,5 @@ class Chunked:
                 raise unreadable(rows, box, error) from error
 
 
-def _mean_row(part: np.ndarray) -> np.ndarray:
-    return part.mean(axis=0)
-
-
-def _no_shift(part: np.ndarray) -> np.ndarray:
-    return np.zeros((1,), part.dtype)
-
-
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return left @ right.T
-
-
-def _squares(part: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    part = part - centre
-    return np.einsum("ij,ij->i", part, part)

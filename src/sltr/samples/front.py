@@ -58,8 +58,9 @@ class Centring:
 
     def gather(self, t: Array) -> Array:
         """Return Cᵀ·t: centred by the weighted mean, scaled by root weights."""
-        xp = array_namespace(t)
         if self.fit_intercept:
+            xp = array_namespace(t)
+            # A sum is divided at the end: the mean of a constant is then exact.
             weighted = self.weight[..., None] * t
             t = t - xp.sum(weighted, axis=-2, keepdims=True) / self._total
         return self.root * t
@@ -68,6 +69,13 @@ class Centring:
         """Return Cᵀ·matrix·C for a symmetric (n, n) matrix."""
         xp = array_namespace(matrix)
         return self.gather(xp.matrix_transpose(self.gather(matrix)))
+
+    def residual(self, rows: Array) -> Array:
+        """Return rows (…, n) less their weighted means."""
+        if not self.fit_intercept:
+            return rows
+        xp = array_namespace(rows)
+        return rows - xp.linalg.vecdot(rows, self.share, axis=-1)[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +113,18 @@ def centre(
     """
     xp = array_namespace(samples.X)
     flat, y = samples.flat, samples.y if targets is None else targets
-    centring = Centring(samples.weight, fit_intercept)
-    share, root = centring.share * float(bool(fit_intercept)), centring.root
-    X_mean, y_mean = share @ flat, y @ share
+    weight, centring = samples.weight, Centring(samples.weight, fit_intercept)
+    X_mean = centring.share @ flat
+    y_mean = xp.sum(weight * y, axis=-1) / xp.sum(weight)
+    if not fit_intercept:
+        X_mean, y_mean = 0.0 * X_mean, 0.0 * y_mean
     # The rounding that a constant leaves would be taken for a signal.
     if fit_intercept and bool(xp.all(flat[:1, :] == flat)):
         A = xp.zeros_like(flat)
     else:
-        A = root * (flat - X_mean)
+        A = centring.root * (flat - X_mean)
     A, X_unit = divide_by_unit(A)
-    y, y_unit = divide_by_unit(root[:, 0] * (y - y_mean[..., None]))
+    y, y_unit = divide_by_unit(centring.root[:, 0] * (y - y_mean[..., None]))
     return Centred(A, y, X_mean, y_mean, X_unit, y_unit)
 
 

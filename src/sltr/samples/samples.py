@@ -52,9 +52,6 @@ class Design(Protocol):
     def inner_groups(self, groups: Sequence[tuple[np.ndarray, Array]]) -> list[Array]:
         """Return X[rows]·Wᵀ for each pair (rows, W); files are read once for all."""
 
-    def squares(self, centre: Array) -> Array:
-        """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
-
     def map_rows(
         self, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()
     ) -> Iterator[Any]:
@@ -113,15 +110,6 @@ class InMemory:
     def inner_groups(self, groups: Sequence[tuple[np.ndarray, Array]]) -> list[Array]:
         """Return X[rows]·Wᵀ for each pair."""
         return [self.take(rows).inner(coef) for rows, coef in groups]
-
-    def squares(self, centre: Array) -> Array:
-        """Return the samples' squared distances from a centre."""
-        xp = array_namespace(centre)
-        total = 0.0 * self.array[:, 0]
-        for block in self._columns():
-            part = self.array[:, block] - centre[block]
-            total = total + xp.linalg.vecdot(part, part, axis=-1)
-        return total
 
     def map_rows(
         self, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()

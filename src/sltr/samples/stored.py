@@ -36,14 +36,14 @@ def clean_block(
         first = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
         row = rows.start + first if numbers is None else int(numbers[first])
         msg = (
-            f"X contains NaN or infinity in {place_of(rows, box)}, first in sample "
+            f"X contains NaN or infinity in {_where(rows, box)}, first in sample "
             f"{row}; expected finite numbers. Impute or drop them."
         )
         raise NotFiniteError(msg)
     return part
 
 
-def place_of(rows: slice, box: Box) -> str:
+def _where(rows: slice, box: Box) -> str:
     """Say which samples and entries a block holds."""
     sides = ", ".join(f"{side.start}:{side.stop}" for side in box)
     return f"the chunk of samples {rows.start}:{rows.stop} and entries [{sides}]"
@@ -52,7 +52,7 @@ def place_of(rows: slice, box: Box) -> str:
 def unreadable(rows: slice, box: Box, error: BaseException) -> OSError:
     """Return the error that names a chunk that cannot be read."""
     msg = (
-        f"X cannot be read in {place_of(rows, box)}: {type(error).__name__}: {error}. "
+        f"X cannot be read in {_where(rows, box)}: {type(error).__name__}: {error}. "
         "Restore this part of the file; nothing was fitted."
     )
     return OSError(msg)
@@ -150,15 +150,6 @@ class Stored:
                     local = wanted[inside] - rows.kept.start
                     out[inside] += _rows_of(part, local) @ loads.T
         return sums
-
-    def squares(self, centre: np.ndarray) -> np.ndarray:
-        """Return Σ_j (x_ij − centre_j)² for every sample, shape (n,)."""
-        total = np.zeros(self.shape[0], self.dtype)
-        centre = centre.reshape(self._axes)
-        for rows, box in self._blocks():
-            part = self._read(rows, box) - centre[box].reshape(-1)
-            total[rows.kept] += np.einsum("ij,ij->i", part, part)
-        return total
 
     def map_rows(
         self,
