@@ -7,9 +7,8 @@ import pytest
 
 from sltr.core.tensor import cp_to_tensor
 from sltr.peers.trr import fit_with_groups
-from sltr.refine.factors import CP, Form, Tucker
-from sltr.refine.glm import FAMILIES, TensorGLM
-from sltr.refine.sweeps import fit_blocks, glm_starts, sweep, unfoldings
+from sltr.refine.factors import CP, Form, Tucker, sweep, unfoldings
+from sltr.refine.glm import FAMILIES, TensorGLM, fit_blocks, glm_starts
 
 SHAPES = [(5,), (4, 3), (4, 3, 2), (2, 3, 2, 3), (2, 2, 3, 2, 2)]
 

@@ -8,11 +8,17 @@ from hypothesis import strategies as st
 from problems import draw, outer_products
 from sklearn.linear_model import Lasso
 
-from sltr.refine.factors import CP, Tucker, leading_term
+from sltr.refine.factors import CP, Tucker, leading_term, sweep, unfoldings
 from sltr.refine.lasso import SMALL_THRESHOLD, TOLERANCE, lasso, refit_on_support
-from sltr.refine.ranks import CPStep, TuckerStep, next_rank
+from sltr.refine.low_rank import (
+    CPStep,
+    Point,
+    Sweeps,
+    TuckerStep,
+    next_rank,
+    solve_ridge_block,
+)
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.refine.sweeps import Point, Sweeps, solve_ridge_block, sweep, unfoldings
 from sltr.ridge import ridge_system
 from sltr.tuning.policy import DEFAULT
 

@@ -22,9 +22,8 @@ from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
 from sltr.estimators.base import linear_scores, warn_caller
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import search
-from sltr.refine.factors import CP, Form
-from sltr.refine.glm import FAMILIES, TensorGLM
-from sltr.refine.sweeps import GLMFit, fit_blocks, glm_starts, unfoldings
+from sltr.refine.factors import CP, Form, unfoldings
+from sltr.refine.glm import FAMILIES, GLMFit, TensorGLM, fit_blocks, glm_starts
 from sltr.samples.check import check_covariates, check_samples
 from sltr.samples.front import divide_by_unit
 from sltr.samples.samples import Samples, take_rows

@@ -17,9 +17,9 @@ from sltr.peers.glm import (
     predict_mean,
 )
 from sltr.refine.factors import CP, Form
-from sltr.refine.glm import TensorGLM
-from sltr.refine.sweeps import (
+from sltr.refine.glm import (
     GLMFit,
+    TensorGLM,
     after_sweep,
     covariates_alone,
     glm_starts,

@@ -4,12 +4,13 @@ Where n < P the ridge pilot shrinks the coefficient by about n/P, and so does
 everything made from it. A refit undoes this on the structure of the estimate:
 
 - `reweight`: the pilot again, in the metric of the coefficient's own modes.
-- `ranks`: refits of rising rank, "cp" and "tucker". `factors` holds these two
-  structures, `sweeps` solves for their blocks in turn.
+- `low_rank`: refits of rising rank, "cp" and "tucker". `factors` holds these two
+  structures and the sweep over their blocks.
 - `lasso`: the Lasso by a bounded number of steps, for truths that are sparse only, and
   a ridge estimate on its support.
 - `subsets`: the weighted ridge problems of all of them, a batch of subsets.
-- `glm`: one block of a generalised linear model, for the CP and Tucker models.
+- `glm`: generalised linear models with a coefficient of low rank, for the CP and
+  Tucker models.
 
 Nothing of size P × P is ever made.
 """

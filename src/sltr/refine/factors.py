@@ -12,10 +12,10 @@ stays as it is, and `balanced` shares the sizes among all blocks after a sweep.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from sltr.arrays import Array, array_namespace, as_array, device, eigh
 from sltr.core.tensor import flatten, fold, own_mode_product, unfold
@@ -462,3 +462,61 @@ def _normal(rng: Any, size: int, rank: int, like: Array) -> Array:
 
 def _replaced(arrays: list[Array], index: int, new: Array) -> list[Array]:
     return [*arrays[:index], new, *arrays[index + 1 :]]
+
+
+def unfoldings(X: Array) -> list[Array]:
+    """Return the samples' unfoldings, each (P / p_m, p_m · n): samples come last."""
+    xp = array_namespace(X)
+    n_samples, *shape = X.shape
+    # With samples last already, what is copied lies together in memory.
+    columns = xp.reshape(xp.moveaxis(X, 0, -1), (-1, n_samples))
+    tensor = xp.reshape(columns, (*shape, n_samples))
+    return [
+        xp.reshape(xp.moveaxis(tensor, mode, -2), (-1, size * n_samples))
+        for mode, size in enumerate(shape)
+    ]
+
+
+class _HasStructure(Protocol):
+    @property
+    def structure(self) -> Structure: ...
+
+
+State = TypeVar("State", bound=_HasStructure)
+
+
+def sweep(
+    matrices: Sequence[Array],
+    n_samples: int,
+    state: State,
+    solve: Callable[[State, int, Array], State],
+) -> State:
+    """Solve for every block once: the factors, and for Tucker the core.
+
+    `matrices` are the samples' unfoldings; `solve(state, index, design)` returns the
+    state with another block `index`. A design is (B, d, n) for a block of d unknowns.
+    """
+    xp = array_namespace(matrices[0])
+
+    def projected(loadings: Array, mode: int) -> Array:
+        """Return Lᵀ·X_(m)ᵀ for every item in one product: (B, r, p·n)."""
+        n_items, rest, rank = loadings.shape
+        rows = xp.reshape(xp.matrix_transpose(loadings), (n_items * rank, rest))
+        return xp.reshape(rows @ matrices[mode], (n_items, rank, -1))
+
+    def step(state: State, index: int, design: Array) -> State:
+        return solve(state, index, xp.reshape(design, (design.shape[0], -1, n_samples)))
+
+    *modes, last = range(len(matrices))
+    for mode in modes:
+        state = step(state, mode, projected(state.structure.loadings(mode), mode))
+    structure = state.structure
+    if isinstance(structure, CP):
+        return step(state, last, projected(structure.loadings(last), last))
+    # The last factor and the core see the samples through the same other factors:
+    # one projection serves both.
+    seen = projected(structure.other_factors(last), last)
+    state = step(state, last, xp.matrix_transpose(structure.rows(last)) @ seen)
+    factor = xp.matrix_transpose(state.structure.factors[last])[:, None, :, :]
+    seen = xp.reshape(seen, (*seen.shape[:2], factor.shape[3], n_samples))
+    return step(state, last + 1, factor @ seen)

@@ -13,11 +13,11 @@ from math import prod
 from sltr.arrays import Array, array_namespace, as_array, singular_values, to_python
 from sltr.core.estimate import Settings, absolute_radii, estimate_path
 from sltr.core.tensor import flatten, unfold
+from sltr.refine.factors import unfoldings
 from sltr.refine.lasso import lasso, refit_on_support
-from sltr.refine.ranks import CPStep, TuckerStep
+from sltr.refine.low_rank import CPStep, Sweeps, TuckerStep
 from sltr.refine.reweight import reweighted
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.refine.sweeps import Sweeps, unfoldings
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.task import Task
 

@@ -12,7 +12,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
-from sltr.refine.ranks import CPStep, TuckerStep
+from sltr.refine.low_rank import CPStep, TuckerStep
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import (
     Candidate,
