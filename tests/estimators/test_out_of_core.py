@@ -1,6 +1,7 @@
 """Fits to samples that stay in a file equal fits in memory."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from sltr import (
     sltr_path,
 )
 from sltr.estimators.base import SLTRBase
-from sltr.samples import stored
+from sltr.samples.budget import Budget
 from sltr.tuning import held_out
 from sltr.tuning.policy import DEFAULT
 
@@ -31,11 +32,16 @@ SIZES = [(40, (6, 5, 4)), (90, (4, 3, 2))]
 every_size = pytest.mark.parametrize("size", SIZES, ids=["wide", "tall"])
 
 
+def share_blocks(monkeypatch, block_share, **options):
+    """Let blocks take another part of the memory limit."""
+    budget = partial(Budget, block_share=block_share, **options)
+    monkeypatch.setattr("sltr.samples.check.Budget", budget)
+
+
 @pytest.fixture(autouse=True)
 def tight(monkeypatch):
     """Blocks of 400 entries; predictions for a few coefficients at a time."""
-    monkeypatch.setattr(stored, "BLOCK_SHARE", 10**6 // (400 * 8))
-    monkeypatch.setattr(stored, "PRODUCT_ROWS", 8)
+    share_blocks(monkeypatch, 10**6 // (400 * 8), product_rows=8)
     policy = replace(DEFAULT, waiting_share=60, chunk_share=60, pilot_share=150)
     monkeypatch.setattr(SLTRBase, "_policy", policy)
 
@@ -100,7 +106,7 @@ def test_tuning_is_the_one_in_memory(rng, size, rule):
 
 
 def test_chains_of_warm_starts_are_the_ones_in_memory(rng, monkeypatch):
-    monkeypatch.setattr(stored, "BLOCK_SHARE", 8)
+    share_blocks(monkeypatch, 8)
     X, y = drawn(rng, LARGE)
     options = {**SMALL_GRID, "epsilons": [30.0, 31.0, 3000.0], "cv": 2}
     here = SLTRRegressorCV(refine=(None, "scale"), **options).fit(X, y)
@@ -185,7 +191,7 @@ def test_the_number_of_passes_is_what_the_page_on_planning_says(rng, monkeypatch
             read.append(found.size)
             return found
 
-    monkeypatch.setattr(stored, "BLOCK_SHARE", 1)
+    share_blocks(monkeypatch, 1)
     policy = replace(DEFAULT, waiting_share=1, chunk_share=1, pilot_share=1)
     monkeypatch.setattr(SLTRBase, "_policy", policy)
     SLTRRegressorCV(memory_limit="1MB", cv=4, **SMALL_GRID).fit(Counted(), y)
@@ -315,7 +321,7 @@ def test_samples_of_another_shape_are_refused(rng):
 
 
 def test_limits_are_checked_and_may_rule_out_a_factorisation(rng, monkeypatch):
-    monkeypatch.setattr(stored, "BLOCK_SHARE", 8)
+    share_blocks(monkeypatch, 8)
     X, y = drawn(rng, SIZES[0])
     with pytest.raises(ValueError, match="memory_limit="):
         SLTRRegressor(memory_limit="lots").fit(as_zarr(X), y)
