@@ -229,7 +229,7 @@ def absolute_radii(
     n_modes = pilots.ndim - 1
     zeros = 0.0 * pilots[(slice(None), *([0] * n_modes))][:, None]
     sparse = lambda_sparse[None, :] + zeros
-    low = xp.stack([sparse - lambda_sparse + lambda_low] * n_modes, axis=2)
+    low = xp.stack([lambda_low[None, :] + zeros] * n_modes, axis=2)
     if radius == "absolute":
         return sparse, low
     largest = xp.max(xp.abs(pilots), axis=tuple(range(1, pilots.ndim)))

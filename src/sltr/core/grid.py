@@ -81,40 +81,52 @@ def _by_admm(
 ) -> Result:
     """Solve some problems of a grid: closed forms, then bases, then the band."""
     xp = array_namespace(problem.pilot)
-    results = [exact(problem.thresholded(), problem.sparse_radius)]
-    if all(closed):
-        return results[0]
-    row_of = list(range(problem.size))  # the row of each solution among all results
-
-    unsolved = [i for i, is_closed in enumerate(closed) if not is_closed]
-    rest = problem.take(_indices(unsolved, problem))
-    items = [items[i] for i in unsolved]
-    bases, base_of = _find_bases(rest, items, ends, tol, max_iter)
-    results.append(bases.result)
-    for i, row in zip(unsolved, base_of, strict=True):
-        row_of[i] = problem.size + row
-
-    largest_move = xp.take(bases.largest_move, _indices(base_of, problem), axis=0)
-    shares_base = to_python(rest.sparse_radius >= largest_move)
-    band = [j for j, shares in enumerate(shares_base) if not shares]
-    if band:
-        narrow = rest.take(_indices(band, problem))
-        if ends is None:
+    solved: list[tuple[list[int], Result]] = []  # indices of problems, their results
+    known = [i for i, is_closed in enumerate(closed) if is_closed]
+    if known:
+        some = problem.take(_indices(known, problem))
+        solved.append((known, exact(some.thresholded(), some.sparse_radius)))
+    unknown = [i for i, is_closed in enumerate(closed) if not is_closed]
+    if unknown:
+        rest = problem.take(_indices(unknown, problem))
+        items = [items[i] for i in unknown]
+        bases, base_of = _find_bases(rest, items, ends, tol, max_iter)
+        rows = _indices(base_of, problem)
+        shares = to_python(
+            rest.sparse_radius >= xp.take(bases.largest_move, rows, axis=0)
+        )
+        shared = [j for j, shares_base in enumerate(shares) if shares_base]
+        band = [j for j, shares_base in enumerate(shares) if not shares_base]
+        if shared:
+            rows = _indices([base_of[j] for j in shared], problem)
+            solved.append(([unknown[j] for j in shared], bases.result.take(rows)))
+        if band:
             rows = _indices([base_of[j] for j in band], problem)
-            start: Start | None = (bases.end or cold_start(bases.problem)).take(rows)
-        else:
-            start = ends.start_of_band(items[0])
-        if start is not None:
-            radius = spread_over(narrow.sparse_radius, start.x)
-            inside = narrow.pilot + clip_entries(start.x - narrow.pilot, radius)
-            start = replace(start, x=inside)
-        result, end = admm(narrow, start, tol=tol, max_iter=max_iter)
-        if ends is not None:
-            ends.add("band", items[0], end)
-        results.append(result)
-        for row, j in enumerate(band):
-            row_of[unsolved[j]] = problem.size + bases.problem.size + row
-    return joined(results).take(_indices(row_of, problem))
+            narrow = rest.take(_indices(band, problem))
+            start = _start_of_band(narrow, bases, rows, items[0], ends)
+            result, end = admm(narrow, start, tol=tol, max_iter=max_iter)
+            if ends is not None:
+                ends.add("band", items[0], end)
+            solved.append(([unknown[j] for j in band], result))
+    order = [i for indices, _ in solved for i in indices]
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return joined([result for _, result in solved]).take(_indices(back, problem))
+
+
+def _start_of_band(
+    problem: Problem, bases: _Bases, rows: Array, item: Item, ends: _Ends | None
+) -> Start | None:
+    """Start from the bases of these rows, or from a neighbour, inside the box."""
+    start: Start | None
+    if ends is None:
+        start = (bases.end or cold_start(bases.problem)).take(rows)
+    else:
+        start = ends.start_of_band(item)
+    if start is None:
+        return None
+    radius = spread_over(problem.sparse_radius, start.x)
+    inside = problem.pilot + clip_entries(start.x - problem.pilot, radius)
+    return replace(start, x=inside)
 
 
 @dataclass(frozen=True, eq=False)
