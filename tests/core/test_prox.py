@@ -156,6 +156,16 @@ def test_singular_value_kernels_agree_with_full_svd_for_any_shape(xp, rng, shape
     assert_close(turned, map_singular_values(v, np.ones_like))
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3)])
+def test_complex_matrices_are_thresholded_too(rng, shape):
+    """Sturm's norm takes them, from a Fourier transform."""
+    v = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    expected = map_singular_values(v, lambda s: soft(s, 0.9))
+    np.testing.assert_allclose(threshold_singular_values(v, 0.9), expected, atol=1e-12)
+    values = np.linalg.svd(v, compute_uv=False)
+    np.testing.assert_allclose(Nuclear().value(v), values.sum())
+
+
 def test_threshold_has_exactly_the_rank_that_survives(rng):
     left, _, right = np.linalg.svd(rng.normal(size=(4, 6)), full_matrices=False)
     x = (left * np.array([5.0, 3.0, 1.0, 0.5])) @ right
