@@ -1,4 +1,4 @@
-"""Ridge through the Gram matrix of the samples, for n ≤ P."""
+"""Ridge through the Gram matrix of the samples (n ≤ P), a derivation of its own."""
 
 from __future__ import annotations
 
