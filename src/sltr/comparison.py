@@ -27,6 +27,7 @@ from sklearn.utils.validation import column_or_1d, has_fit_parameter
 from sltr.estimators.labels import label_indicators
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
 from sltr.peers.registry import Method, method
+from sltr.samples.check import check_plain
 from sltr.tuning.folds import check_folds, group_folds
 
 Row = dict[str, Any]
@@ -91,7 +92,8 @@ def compare(
     >>> [(row["method"], row["fold"]) for row in rows]
     [('null', 0), ('ridge', 0), ('null', 1), ('ridge', 1)]
     """
-    X, y = np.asarray(X), column_or_1d(np.asarray(y))
+    X, y = np.asarray(check_plain(X, "X")), np.asarray(check_plain(y, "y"))
+    y = column_or_1d(y)
     _check_lengths(X, y=y, groups=groups)
     names = (methods,) if isinstance(methods, str) else methods
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]

@@ -4,7 +4,7 @@ from oracles import assert_close, ridge_by_normal_equations
 from sklearn.base import BaseEstimator
 
 from sltr.parameters import check_nonnegative, check_shape
-from sltr.samples.check import check_new_samples, check_samples
+from sltr.samples.check import check_covariates, check_new_samples, check_samples
 from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 
@@ -100,3 +100,56 @@ def test_flat_rows_for_a_model_of_tensors_are_refused_by_shape(rng):
     check_samples(model, X, np.arange(5.0))
     with pytest.raises(ValueError, match=r"shape \(6,\) .* \(2, 3\).* feature_shape"):
         check_new_samples(model, X.reshape(5, 6))
+
+
+def test_masked_values_are_refused_and_a_mask_of_nothing_is_dropped(rng):
+    X, y = rng.normal(size=(5, 2, 3)), np.arange(5.0)
+    whole = np.ma.masked_array(X), np.ma.masked_array(y)
+    samples = check_samples(Model(), *whole, np.ma.ones(5))
+    assert type(samples.X) is type(samples.y) is np.ndarray
+    assert np.array_equal(samples.X, X)
+    hole_X, hole_y = np.ma.masked_greater(X, X.max() - 1e-9), np.ma.masked_less(y, 2)
+    for labels in (False, True):
+        with pytest.raises(ValueError, match="1 entries of X are masked"):
+            check_samples(Model(), hole_X, y, labels=labels)
+        with pytest.raises(ValueError, match="2 entries of y are masked"):
+            check_samples(Model(), X, hole_y, labels=labels)
+    with pytest.raises(ValueError, match="1 entries of X are masked"):
+        check_samples(Model(), list(hole_X), y)
+    with pytest.raises(ValueError, match="2 entries of sample_weight are masked"):
+        check_samples(Model(), X, y, hole_y)
+    with pytest.raises(ValueError, match="2 entries of covariates are masked"):
+        check_covariates(hole_y, 5, X)
+    model = Model()
+    check_samples(model, X, y)
+    with pytest.raises(ValueError, match="1 entries of X are masked"):
+        check_new_samples(model, hole_X)
+
+
+@pytest.mark.parametrize("unit", ["M8[D]", "M8[ns]", "m8[h]"])
+def test_dates_are_refused(rng, unit):
+    X, y = rng.normal(size=(5, 3)), np.arange(5.0)
+    days = np.arange(5).astype(unit)
+    dates = days.astype(unit.replace("ns", "us")).tolist()  # datetime's own
+    for y_given in (days, list(days), dates, np.array(dates, object)):
+        for labels in (False, True):
+            with pytest.raises(ValueError, match="y holds dates or times"):
+                check_samples(Model(), X, y_given, labels=labels)
+    tensor = np.broadcast_to(days[:, None], (5, 3))
+    model = Model()
+    check_samples(model, X, y)
+    for X_given in (tensor, list(tensor), [[date] * 3 for date in dates]):
+        with pytest.raises(ValueError, match="X holds dates or times"):
+            check_samples(Model(), X_given, y)
+        with pytest.raises(ValueError, match="X holds dates or times"):
+            check_new_samples(model, X_given)
+
+
+def test_columns_of_dates_are_refused(rng):
+    pandas = pytest.importorskip("pandas")
+    days = pandas.date_range("2020-01-01", periods=5)
+    table = pandas.DataFrame({"a": np.arange(5.0), "day": days})
+    with pytest.raises(ValueError, match="X holds dates or times"):
+        check_samples(Model(), table, np.arange(5.0))
+    with pytest.raises(ValueError, match="y holds dates or times"):
+        check_samples(Model(), table[["a"]], table["day"])

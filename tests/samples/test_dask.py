@@ -113,6 +113,22 @@ def test_a_chunk_that_cannot_be_computed_is_named(rng):
         SLTRRegressor(1.0).fit(broken_array(X, 10), y, np.arange(20) > 2)
 
 
+@pytest.mark.parametrize("shape", [(6, 4, 3), (3, 4, 3), (5, 4, 2), (5, 12), (5,)])
+def test_a_chunk_of_another_shape_is_named(rng, shape):
+    X, y = rng.normal(size=(20, 4, 3)), rng.normal(size=20)
+    good = da.from_array(X, chunks=(5, 4, 3))
+    bad = da.from_delayed(dask.delayed(np.ones)(shape), (5, 4, 3), X.dtype)
+    array = da.concatenate([good[:10], bad, good[15:]])
+    model = SLTRRegressor(1.0).fit(X, y)
+    words = r"samples 10:15 and .*shape .*, expected \(5, 4, 3\)"
+    with dask.config.set(scheduler="threads"):
+        for weight in (None, np.arange(20) != 14):  # all rows, or some of each chunk
+            with pytest.raises(OSError, match=words):
+                SLTRRegressor(1.0).fit(array, y, weight)
+        with pytest.raises(OSError, match=words):
+            model.predict(array)
+
+
 def test_sizes_must_be_known(rng):
     X = da.from_array(rng.normal(size=(20, 3)), chunks=5)
     with pytest.raises(ValueError, match="known sizes"):

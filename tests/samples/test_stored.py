@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from oracles import assert_close
 
+from sltr.estimators.sltr import SLTRRegressor
 from sltr.samples.budget import Budget
 from sltr.samples.samples import is_left_in_place, lazy_samples
 
@@ -184,6 +185,23 @@ def test_a_chunk_that_cannot_be_read_is_named(X, tmp_path):
     (tmp_path / "X.zarr" / "c" / "2" / "0" / "0" / "0").write_bytes(b"not a chunk")
     with pytest.raises(OSError, match=r"samples 10:1\d and entries \[.*nothing was"):
         lazy(source).combine(np.ones((1, 23)))
+
+
+def test_a_missing_chunk_ends_a_fit_unless_fill_values_are_meant(
+    X, tmp_path, monkeypatch
+):
+    source = as_zarr(X, (5, 6, 5, 4), tmp_path / "X.zarr")
+    model = SLTRRegressor(1.0).fit(source, X[:, 0, 0, 0])
+    (tmp_path / "X.zarr" / "c" / "2" / "0" / "0" / "0").unlink()
+    with pytest.raises(
+        OSError, match=r"chunk 'c/2/0/0/0', .* \[10, 0, 0, 0\], is miss"
+    ):
+        SLTRRegressor(1.0).fit(source, X[:, 0, 0, 0])
+    with pytest.raises(OSError, match="chunk 'c/2/0/0/0'"):
+        model.predict(source)
+    monkeypatch.setenv("SLTR_MISSING_CHUNKS", "fill")
+    X[10:15] = 0.0
+    assert_close(model.predict(source), model.predict(X))
 
 
 def test_a_source_that_gives_too_little_is_refused(X):

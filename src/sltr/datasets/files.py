@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import csv
-import tokenize
 import zipfile
-import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from math import isfinite
+from contextlib import AbstractContextManager
+from math import inf, isfinite, prod
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.datasets.nifti import load_nifti
+from sltr.datasets.reading import check_expansion, reading
 from sltr.samples.budget import working_bytes
+from sltr.samples.check import check_plain
+from sltr.samples.stored import check_chunks
 
 AnyPath = str | PathLike[str]
 SUFFIXES = (".nii", ".nii.gz", ".npy", ".npz", ".zarr")
-
-# What NumPy and zipfile raise at damaged, encrypted or foreign files.
-_READ_ERRORS = (
-    *(ValueError, OSError, EOFError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
-)
+# Names that an error message lists at most.
+LISTED = 20
 
 
 def load_data(
@@ -58,6 +57,15 @@ def load_data(
         `X` (n, p1, …, pM), `y` (n,) or None where there are none, and what else
         the file holds.
 
+    Raises
+    ------
+    ValueError
+        If the file is damaged, is not what it says, holds dates in place of numbers,
+        lacks a chunk (see `load_zarr`), or would take more memory than a hundred times
+        its size (or 256 MB, if that is more) or than is free. The environment
+        variable ``SLTR_READ_LIMIT``, a text like ``8GB``, sets another limit. What is
+        not compressed has none.
+
     Examples
     --------
     >>> import numpy as np, tempfile, pathlib
@@ -85,23 +93,40 @@ def load_data(
     if y is not None:
         data.y = read_responses(y, target)
     _check_shapes(data, file)
+    for name in ("X", "y"):
+        check_plain(data[name], f"{name} with {file}")
     return data
 
 
 def load_npz(path: AnyPath, *, target: str | None = "y") -> Bunch:
     """Read all arrays of an ``.npz`` file; X must be there, and `target` if named.
 
-    Pickled objects are refused.
+    Pickled objects are refused, and more bytes than `load_data` allows.
     """
     file = existing_file(path)
-    try:
-        # NumPy leaves a file open that it cannot read; ours is closed.
-        with file.open("rb") as handle:
-            arrays = np.load(handle, allow_pickle=False)
-            data = Bunch(**{name: arrays[name] for name in arrays.files})
-    except (*_READ_ERRORS, AttributeError) as error:  # no `files`: one array
-        raise ValueError(_unreadable(file, error)) from error
+    with _reading(file):
+        archive = zipfile.ZipFile(file)
+    data = Bunch()
+    with archive:
+        members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
+        check_expansion(file, sum(member.file_size for member in members))
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            with _reading(file, name):
+                _check_member(member, name in data)
+                with archive.open(member) as stream:
+                    data[name] = _read_stream(stream, member.file_size)
     return _with_response(data, file, target)
+
+
+def _check_member(member: zipfile.ZipInfo, seen: bool) -> None:
+    if seen:
+        msg = "there are two of this name"
+        raise ValueError(msg)
+    # Only these are decompressed in pieces, so that a small file cannot flood memory.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        msg = f"its compression, number {member.compress_type}, is none of NumPy's"
+        raise ValueError(msg)
 
 
 def load_npy(
@@ -114,10 +139,10 @@ def load_npy(
     responses = None if y is None else _read_npy(existing_file(y))
     file = existing_file(path)
     if largest is not None:
-        try:
+        with _reading(file):
+            with file.open("rb") as stream:
+                _check_header(stream, file.stat().st_size)
             mapped = np.lib.format.open_memmap(file, mode="r")
-        except _READ_ERRORS as error:
-            raise ValueError(_unreadable(file, error)) from error
         if working_bytes(mapped) > largest:
             return Bunch(X=mapped, y=responses)
     return Bunch(X=_read_npy(file), y=responses)
@@ -128,7 +153,10 @@ def load_zarr(
 ) -> Bunch:
     """Read a Zarr group with arrays X and `target`, or a single array.
 
-    Samples of more than `largest` bytes stay in the file.
+    Samples of more than `largest` bytes stay in the file. A chunk that is not there
+    is an error; zarr, which leaves out chunks of nothing but fill values as it writes,
+    would read it as such. The environment variable ``SLTR_MISSING_CHUNKS=fill`` says
+    that these are meant.
     """
     try:
         import zarr
@@ -136,35 +164,69 @@ def load_zarr(
         msg = "Zarr files need zarr. Install it with: pip install 'sltr[dask]'"
         raise ImportError(msg) from error
     file = existing_file(path)
-
-    def read(name: str, array: Any) -> Any:
-        stays = largest is not None and name == "X" and working_bytes(array) > largest
-        return array if stays else np.asarray(array[...])
-
-    try:
-        store = zarr.open(str(file), mode="r")
-        if isinstance(store, zarr.Array):
-            return Bunch(X=read("X", store), y=None)
-        data = Bunch(**{name: read(name, array) for name, array in store.arrays()})
-    # Zarr trusts its metadata: damaged ones meet code that expects others.
-    except (*_READ_ERRORS, AttributeError, LookupError, TypeError) as error:
-        raise ValueError(_unreadable(file, error)) from error
+    with _reading(file):
+        store: Any = zarr.open(str(file), mode="r")
+        alone = isinstance(store, zarr.Array)
+        arrays: dict[str, Any] = {"X": store} if alone else dict(store.arrays())
+        most = inf if largest is None else largest
+        large = "X" in arrays and working_bytes(arrays["X"]) > most
+        stay = ["X"] if large else []
+        read = [array for name, array in arrays.items() if name not in stay]
+        n_bytes = sum(prod(array.shape) * array.dtype.itemsize for array in read)
+    check_expansion(file, n_bytes)
+    data = Bunch()
+    for name, array in arrays.items():
+        with _reading(file, name):
+            _check_codecs(array)
+            check_chunks(array)
+            data[name] = array if name in stay else np.asarray(array[...])
+    if alone:
+        data.y = None
+        return data
     return _with_response(data, file, target)
 
 
-def _read_npy(file: Path) -> np.ndarray:
-    try:
-        with file.open("rb") as handle:
-            return np.lib.format.read_array(handle, allow_pickle=False)
-    except _READ_ERRORS as error:
-        raise ValueError(_unreadable(file, error)) from error
+def _check_codecs(array: Any) -> None:
+    codecs = (*array.filters, *array.compressors)
+    if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
+        msg = "its chunks are pickled, and to load a pickle can run any code"
+        raise ValueError(msg)
 
 
-def _unreadable(file: Path, error: Exception) -> str:
-    return (
-        f"{file} cannot be read: {error}. Expected plain arrays; save them again with "
-        "numpy.savez, numpy.save or zarr.save, without Python objects."
+def _reading(file: Path, name: str | None = None) -> AbstractContextManager[None]:
+    array = "" if name is None else f": the array {name!r}"
+    return reading(
+        f"{file} cannot be read{array}",
+        "Expected plain arrays; save them again with numpy.savez, numpy.save or "
+        "zarr.save, without Python objects.",
     )
+
+
+def _read_npy(file: Path) -> np.ndarray:
+    with _reading(file), file.open("rb") as stream:
+        return _read_stream(stream, file.stat().st_size)
+
+
+def _read_stream(stream: Any, size: int) -> np.ndarray:
+    _check_header(stream, size)
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _check_header(stream: BinaryIO, size: int) -> None:
+    """Refuse an array of `size` bytes whose header asks for more memory, or less."""
+    npy = np.lib.format
+    first = npy.read_magic(stream) == (1, 0)
+    # The third version differs from the second in the names of fields alone.
+    header = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
+    shape, _, dtype = header(stream)
+    asked, there = prod(shape) * dtype.itemsize, size - stream.tell()
+    if not dtype.hasobject and (asked != there or dtype.itemsize == 0):
+        msg = (
+            f"its header says shape {shape} and dtype {dtype}, {asked} bytes, but "
+            f"there are {there}"
+        )
+        raise ValueError(msg)
 
 
 def _check_shapes(data: Bunch, file: Path) -> None:
@@ -191,7 +253,7 @@ def _with_response(data: Bunch, file: Path, target: str | None) -> Bunch:
 def read_responses(y: Any, target: str | None = "y") -> np.ndarray:
     """Return responses given as values, a ``.npy`` file or a ``.csv`` table."""
     if not isinstance(y, str | PathLike):
-        return np.asarray(y)
+        return np.asarray(check_plain(y, "y"))
     file = existing_file(y)
     if file.suffix == ".csv":
         return load_csv(file, target=target).y
@@ -240,7 +302,7 @@ def load_csv(
     """
     file = existing_file(path)
     columns = _read_columns(file, delimiter)
-    numeric = [name for name, values in columns.items() if values.dtype.kind == "f"]
+    numeric = {name: None for name, found in columns.items() if found.dtype.kind == "f"}
     chosen = list(covariates or ())
     if covariates is None:
         chosen = [name for name in numeric if name != target]
@@ -249,7 +311,9 @@ def load_csv(
         _require_labels(columns[target], target, file)
     text = [name for name in chosen if name not in numeric]
     if text:
-        msg = f"The covariates {text} of {file} are not numbers; encode them first."
+        msg = (
+            f"The covariates {_few(text)} of {file} are not numbers; encode them first."
+        )
         raise ValueError(msg)
     n_rows = len(next(iter(columns.values())))
     values = np.array([columns[name] for name in chosen]).reshape(len(chosen), n_rows)
@@ -272,11 +336,21 @@ def existing_file(path: AnyPath) -> Path:
 
 def require_names(names: Iterable[str], there: Iterable[str], file: Path) -> None:
     """Say which arrays or columns a file lacks, and which it has."""
-    has = sorted(there)
+    has = set(there)
     absent = [name for name in names if name not in has]
     if absent:
-        msg = f"{file} has no {absent}; it holds {has}. Name one of these."
+        msg = (
+            f"{file} has no {_few(absent)}; it holds {_few(sorted(has))}. Name one of "
+            "these."
+        )
         raise ValueError(msg)
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return names as a list, the first of them if there are many."""
+    if len(names) <= LISTED:
+        return str(list(names))
+    return f"{list(names[:LISTED])} and {len(names) - LISTED} more"
 
 
 def _require_labels(labels: np.ndarray, target: str, file: Path) -> None:
@@ -294,18 +368,18 @@ def _read_columns(file: Path, delimiter: str) -> dict[str, np.ndarray]:
     if not isinstance(delimiter, str) or len(delimiter) != 1:
         msg = f"delimiter={delimiter!r} was given; expected one character, like ','."
         raise ValueError(msg)
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as handle:
-            rows = [row for row in csv.reader(handle, delimiter=delimiter) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        msg = f"{file} cannot be read as a table: {error}. Save it as CSV in UTF-8."
-        raise ValueError(msg) from error
+    with (
+        reading(f"{file} cannot be read as a table", "Save it as CSV in UTF-8."),
+        file.open(newline="", encoding="utf-8-sig") as handle,
+    ):
+        rows = [row for row in csv.reader(handle, delimiter=delimiter) if row]
     if len(rows) < 2:
         msg = f"{file} has {len(rows)} lines; expected column names and at least a row."
         raise ValueError(msg)
     header = [name.strip() for name in rows[0]]
     if len(set(header)) < len(header):
-        msg = f"{file} has the columns {header}; expected each name once. Rename some."
+        twice = sorted(name for name, count in Counter(header).items() if count > 1)
+        msg = f"{file} has several columns {_few(twice)}; expected each name once."
         raise ValueError(msg)
     for number, row in enumerate(rows[1:], start=1):
         if len(row) != len(header):
@@ -333,4 +407,5 @@ def _is_number(cell: str) -> bool:
         return False
     if not cell.lstrip("+-").isdigit():
         return "_" not in cell  # Python reads 1_1 as 11
-    return isfinite(number) and int(number) == int(cell)
+    # Python refuses to read thousands of digits, even if they are zeros.
+    return isfinite(number) and int(abs(number)) == int(cell.lstrip("+-0") or "0")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import gzip
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from math import prod
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
-Box = tuple[slice, slice, slice]
+from sltr.datasets.reading import check_expansion, expansion_limit, reading
 
-# Cut short or damaged: the file, its compression, its header, its kind of values.
-_READ_ERRORS = (OSError, EOFError, zlib.error, OverflowError, ValueError, TypeError)
+Box = tuple[slice, slice, slice]
 
 
 def load_nifti(
@@ -74,9 +75,7 @@ def load_nifti(
             raise ValueError(msg)
     inside = _read_mask(mask, shape, affine, nibabel)
     box = _bounding_box(inside if crop else np.ones_like(inside))
-    samples = [
-        _samples(scan, name, box, np.dtype(dtype), nibabel) for name, scan in scans
-    ]
+    samples = [_samples(scan, name, box, np.dtype(dtype)) for name, scan in scans]
     X = np.concatenate(samples)
     X[:, ~inside[box]] = 0
     sources = [n for (n, _), part in zip(scans, samples, strict=True) for _ in part]
@@ -154,7 +153,9 @@ def _name(source: Any, position: int) -> str:
 def _open(source: Any, name: str, nibabel: Any) -> Any:
     image = source
     if isinstance(source, str | PathLike):
-        with _reading(name, nibabel):
+        with _reading(name):
+            if str(source).endswith(".gz"):
+                _check_header(Path(source), nibabel)
             image = nibabel.load(source)
     elif not hasattr(source, "dataobj"):
         msg = (
@@ -168,21 +169,44 @@ def _open(source: Any, name: str, nibabel: Any) -> Any:
             "in a space. Save it as a NIfTI volume with an affine."
         )
         raise ValueError(msg)
+    _check_size(image, nibabel)
     return image
 
 
-@contextmanager
-def _reading(name: str, nibabel: Any) -> Iterator[None]:
-    """Name the image that nibabel, zlib or NumPy cannot read."""
-    foreign = (
-        nibabel.filebasedimages.ImageFileError,
-        nibabel.spatialimages.HeaderDataError,
-    )
-    try:
-        yield
-    except (*_READ_ERRORS, *foreign) as error:
-        msg = f"{name} cannot be read as an image: {error}. Check or leave it out."
-        raise ValueError(msg) from error
+def _reading(name: str) -> AbstractContextManager[None]:
+    return reading(f"{name} cannot be read as an image", "Check or leave it out.")
+
+
+class _Bounded(gzip.GzipFile):
+    """A compressed file whose reader asks for a header and may get a flood."""
+
+    limit = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= self.limit - self.tell():
+            msg = f"its header asks for {size} bytes, more than {self.limit:,} in all"
+            raise ValueError(msg)
+        return super().read(size)
+
+
+def _check_header(file: Path, nibabel: Any) -> None:
+    """Read the header and its extensions, within the limit for this file."""
+    with _Bounded(file) as stream:
+        stream.limit = expansion_limit(file)
+        second = stream.read(4) in ((540).to_bytes(4, "little"), (540).to_bytes(4))
+        stream.seek(0)
+        header = nibabel.Nifti2Header if second else nibabel.Nifti1Header
+        header.from_fileobj(stream, check=False)
+
+
+def _check_size(image: Any, nibabel: Any) -> None:
+    """Refuse an image in a file whose header says that it takes too much memory."""
+    values = image.dataobj
+    file = image.file_map["image"].filename if nibabel.is_proxy(values) else None
+    if file is not None:
+        n_voxels = prod(int(size) for size in image.shape)
+        n_bytes = n_voxels * image.get_data_dtype().itemsize
+        check_expansion(Path(file), n_bytes + int(getattr(values, "offset", 0)))
 
 
 def _check_space(
@@ -217,7 +241,7 @@ def _read_mask(
     else:
         name = f"the mask {_name(mask, 0)}"
         image = _open(mask, name, nibabel)
-        with _reading(name, nibabel):
+        with _reading(name):
             inside, mask_affine = _inside(image.dataobj), image.affine
         if inside.ndim == 4 and inside.shape[3] == 1:
             inside = inside[..., 0]
@@ -240,10 +264,8 @@ def _bounding_box(inside: np.ndarray) -> Box:
     return x, y, z
 
 
-def _samples(
-    scan: Any, name: str, box: Box, dtype: np.dtype, nibabel: Any
-) -> np.ndarray:
+def _samples(scan: Any, name: str, box: Box, dtype: np.dtype) -> np.ndarray:
     """Return the box of an image as samples (n, x, y, z); reads only the box."""
-    with _reading(name, nibabel):
+    with _reading(name):
         values = np.asarray(scan.dataobj[box], dtype=dtype)
     return np.moveaxis(values, 3, 0) if values.ndim == 4 else values[None]

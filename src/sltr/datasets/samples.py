@@ -20,6 +20,7 @@ from sltr.datasets.files import (
 )
 from sltr.datasets.nifti import load_nifti
 from sltr.datasets.video import load_video_folder
+from sltr.samples.check import check_plain
 
 
 def load_samples(
@@ -172,7 +173,8 @@ def _as_numbers(
     columns: dict[str, np.ndarray], names: Sequence[str], source: Path
 ) -> np.ndarray | None:
     try:
-        values = [np.asarray(columns[name], float) for name in names]
+        plain = [check_plain(columns[name], name) for name in names]
+        values = [np.asarray(column, float) for column in plain]
     except (TypeError, ValueError) as error:
         msg = f"The covariates {list(names)} of {source} are not all numbers: {error}."
         raise ValueError(msg) from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def working_bytes(X: Any) -> int:
     return prod(X.shape) * (4 if single else 8)
 
 
-def memory_bytes(limit: Any = None) -> int:
+def memory_bytes(limit: Any = None, name: str = "memory_limit") -> int:
     """Return a memory limit in bytes; None stands for a quarter of what is free.
 
     Examples
@@ -56,7 +57,7 @@ def memory_bytes(limit: Any = None) -> int:
     (1500000000, 2097152, 1000000000)
     """
     if limit is None:
-        return max(LEAST, _free_bytes() // FREE_SHARE)
+        return max(LEAST, free_bytes() // FREE_SHARE)
     n_bytes = -1
     if isinstance(limit, Integral) and not isinstance(limit, bool):
         n_bytes = int(limit)
@@ -66,14 +67,20 @@ def memory_bytes(limit: Any = None) -> int:
             n_bytes = int(float(parts[1]) * _UNITS[parts[2]])
     if n_bytes < LEAST:
         msg = (
-            f"memory_limit={limit!r} was given; expected a text like '1GB', a number "
+            f"{name}={limit!r} was given; expected a text like '1GB', a number "
             f"of bytes of at least {LEAST}, or None for a quarter of the free memory."
         )
         raise ValueError(msg)
     return n_bytes
 
 
-def _free_bytes() -> int:
+def free_bytes() -> int:
+    """Return the memory that is free, with what Linux would take from its caches."""
+    try:
+        facts = Path("/proc/meminfo").read_text(encoding="utf-8")
+        return 1024 * int(facts.partition("MemAvailable:")[2].split()[0])
+    except (OSError, IndexError, ValueError):  # not Linux
+        pass
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # not every system tells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from math import prod
 from typing import Any
 
@@ -24,6 +25,7 @@ from sltr.parameters import check_shape
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.front import check_squares, largest_entry
 from sltr.samples.samples import Samples, is_lazy, is_left_in_place, lazy_samples
+from sltr.samples.stored import check_chunks
 
 
 def check_samples(
@@ -44,6 +46,8 @@ def check_samples(
     estimators that have a `memory_limit`. Samples of weight zero are dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
+    X, y = check_plain(X, "X"), check_plain(y, "y")
+    sample_weight = check_plain(sample_weight, "sample_weight")
     if _is_left_in_place(estimator, X):
         X = _check_stored(estimator, X)
         y, weight = _check_beside_stored(X, y, sample_weight, labels, min_samples)
@@ -113,6 +117,42 @@ def _drop_weightless(samples: Samples, min_samples: int) -> Samples:
     return samples if len(kept) == samples.weight.shape[0] else samples.take(kept)
 
 
+def check_plain(values: Any, name: str) -> Any:
+    """Return values without the mask of NumPy; refuse masked ones, and dates.
+
+    scikit-learn would take what is under the mask, and count dates in units that
+    depend on how they were written.
+    """
+    parts = values if isinstance(values, list | tuple) else [values]
+    masked = [part for part in parts if isinstance(part, np.ma.MaskedArray)]
+    n_masked = sum(int(np.ma.count_masked(part)) for part in masked)
+    if n_masked:
+        msg = (
+            f"{n_masked} entries of {name} are masked; expected a value for each. Fill "
+            "them in (numpy.ma.filled) or drop their samples."
+        )
+        raise ValueError(msg)
+    if _holds_dates(values):
+        msg = (
+            f"{name} holds dates or times; expected numbers or labels. Turn them into "
+            "numbers yourself, for example days since the first one."
+        )
+        raise ValueError(msg)
+    return values.data if isinstance(values, np.ma.MaskedArray) else values
+
+
+def _holds_dates(values: Any) -> bool:
+    columns = getattr(values, "dtypes", None)  # of a table
+    kinds = [dtype.kind for dtype in getattr(columns, "tolist", list)()]
+    first = values
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    kinds.append(getattr(getattr(first, "dtype", None), "kind", ""))
+    if kinds[-1] == "O" and np.size(first):
+        first = np.asarray(first).flat[0]
+    return bool({"M", "m"} & set(kinds)) or isinstance(first, date | timedelta)
+
+
 def check_covariates(
     covariates: Any,
     n_samples: int,
@@ -127,6 +167,7 @@ def check_covariates(
     `n_columns` is the number that a fitted model expects, -1 for any.
     """
     xp = array_namespace(like)
+    covariates = check_plain(covariates, "covariates")
     given = np.zeros((n_samples, 0)) if covariates is None else to_numpy(covariates)
     clean = np.asarray(given, dtype=np.float64)
     clean = clean[:, None] if clean.ndim == 1 else clean
@@ -147,6 +188,7 @@ def check_covariates(
 
 def check_new_samples(estimator: Any, X: Any) -> Any:
     """Check samples to predict for against the shape the estimator was fitted on."""
+    X = check_plain(X, "X")
     if _is_left_in_place(estimator, X):
         lazy = _check_stored(estimator, X)
         _check_fitted_shape(estimator, lazy.sample_shape)
@@ -324,6 +366,7 @@ def _check_stored(estimator: Any, X: Any) -> Any:
     if np.dtype(X.dtype).kind not in "biuf":
         msg = f"X has dtype {X.dtype}; expected real numbers."
         raise ValueError(msg)
+    check_chunks(X)
     shape = tuple(int(size) for size in X.shape[1:])
     asked = getattr(estimator, "feature_shape", None)
     if asked is not None:

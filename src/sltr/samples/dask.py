@@ -91,6 +91,22 @@ def _client() -> Any:
     return owner if isinstance(owner, Client) else None
 
 
+def as_declared(array: Any) -> Any:
+    """Return a Dask array whose chunks have the shapes it says, or cannot be computed.
+
+    Slices and merged chunks would hide samples that are too many or too few.
+    """
+    return array.map_blocks(_check_block, dtype=array.dtype, meta=array._meta)
+
+
+def _check_block(block: Any, block_info: Any = None) -> Any:
+    expected = tuple(stop - start for start, stop in block_info[0]["array-location"])
+    if tuple(np.shape(block)) != expected:
+        msg = f"shape {np.shape(block)}, expected {expected}"
+        raise ValueError(msg)
+    return block
+
+
 @dataclass(frozen=True, eq=False)
 class ChunkGrid:
     """The chunks of an array: blocks[i, b] holds rows[i] and boxes[b].

@@ -19,7 +19,7 @@ import numpy as np
 from sltr.arrays import Array, array_namespace, as_array, is_array_api, is_numpy
 from sltr.arrays.libraries import is_dask
 from sltr.samples.budget import Budget, memory_bytes, row_ranges, working_bytes
-from sltr.samples.dask import Chunked
+from sltr.samples.dask import Chunked, as_declared
 from sltr.samples.stored import Stored
 
 # How many numbers of X a product in memory handles at a time.
@@ -163,7 +163,7 @@ def lazy_samples(
     narrow = np.dtype(X.dtype) in (np.dtype("float32"), np.dtype("float16"))
     dtype = np.dtype("float32" if narrow else "float64")
     if is_dask(X):
-        return Chunked(X, sample_shape, dtype, budget)
+        return Chunked(as_declared(X), sample_shape, dtype, budget)
     return Stored(X, sample_shape, dtype, budget, progress=progress)
 
 

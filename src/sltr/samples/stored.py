@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -56,6 +57,37 @@ def unreadable(rows: slice, box: Box, error: BaseException) -> OSError:
         "Restore this part of the file; nothing was fitted."
     )
     return OSError(msg)
+
+
+def check_chunks(array: Any) -> None:
+    """Refuse a zarr array that lacks a chunk: zarr would read its fill value there.
+
+    The environment variable SLTR_MISSING_CHUNKS=fill says that this is meant.
+    """
+    if os.environ.get("SLTR_MISSING_CHUNKS") == "fill" or not _is_zarr(array):
+        return
+    from zarr.core.sync import sync
+
+    async def keys() -> set[str]:
+        return {key async for key in path.store.list_prefix(path.path)}
+
+    path, sides = array.store_path, array.shards or array.chunks
+    there, folder = sync(keys()), f"{path.path}/".lstrip("/")
+    grid = [-(-n // side) for n, side in zip(array.shape, sides, strict=True)]
+    for place in np.ndindex(*grid):
+        key = array.metadata.encode_chunk_key(place)
+        if folder + key not in there:
+            starts = [k * side for k, side in zip(place, sides, strict=True)]
+            msg = (
+                f"The chunk {key!r}, which begins at {starts}, is missing in {path}. "
+                "Restore it; or, if its fill value is meant, set the environment "
+                "variable SLTR_MISSING_CHUNKS=fill."
+            )
+            raise OSError(msg)
+
+
+def _is_zarr(array: Any) -> bool:
+    return type(array).__module__.partition(".")[0] == "zarr"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,274 @@
+"""Files that lie, are damaged, or would flood the memory: one error, a limit."""
+
+import gzip
+import io
+import json
+import struct
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from sltr.datasets import load_csv, load_data, load_nifti, load_npy, load_npz
+from sltr.datasets.reading import expansion_limit
+from sltr.datasets.samples import load_samples
+
+X = np.arange(24.0).reshape(4, 3, 2)
+Y = np.array([1.0, 2.0, 3.0, 5.0])
+
+
+def npy_bytes(values):
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, values)
+    return stream.getvalue()
+
+
+def lying(shape, dtype="<f8"):
+    """Return a .npy file that says another shape or dtype than it has."""
+    stream = io.BytesIO()
+    header = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue() + X.tobytes()
+
+
+LIES = {
+    "too many": lying((9, 3, 2)),
+    "too few": lying((2, 3, 2)),
+    "huge": lying((10**6, 10**6)),
+    "overflow": lying((2**40, 2**40)),
+    "negative": lying((-4, -3, 2)),
+    "wide": lying((4, 3, 2), "<f4"),
+    "no bytes": lying((10**12, 1), "<U0")[: -X.nbytes],
+    "nested": lying((4, 3, 2)).replace(b"(4, 3, 2)", b"((((((((("),
+    "trailing": npy_bytes(X) + npy_bytes(Y),
+    "cut": npy_bytes(X)[:-8],
+}
+
+
+@pytest.mark.parametrize("content", LIES.values(), ids=LIES)
+def test_arrays_that_are_not_what_their_header_says_are_named(tmp_path, content):
+    (tmp_path / "d.npy").write_bytes(content)
+    with zipfile.ZipFile(tmp_path / "d.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("y.npy", npy_bytes(Y))
+        archive.writestr("X.npy", content)
+    for largest in (None, 10):
+        with pytest.raises(ValueError, match=r"d\.npy cannot be read: "):
+            load_npy(tmp_path / "d.npy", largest=largest)
+    with pytest.raises(ValueError, match=r"d\.npz cannot be read: the array 'X': "):
+        load_npz(tmp_path / "d.npz")
+
+
+def test_fields_with_names_in_any_script_are_read(tmp_path):
+    """NumPy stores them in the third version of its format, others in the first."""
+    table = np.array([(1.0, 2), (3.0, 4)], [("größe", "f8"), ("名", "i4")])
+    with pytest.warns(UserWarning, match="format 3.0"):
+        np.savez(tmp_path / "d.npz", X=X, table=table)
+    np.testing.assert_array_equal(
+        load_npz(tmp_path / "d.npz", target=None).table, table
+    )
+
+
+def test_a_damaged_member_is_named(tmp_path):
+    np.savez(tmp_path / "d.npz", X=X, y=Y)
+    content = bytearray((tmp_path / "d.npz").read_bytes())
+    content[content.index(Y.tobytes()) + 6] ^= 1
+    (tmp_path / "d.npz").write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"d\.npz cannot be read: the array 'y': .*CRC"
+    ):
+        load_data(tmp_path / "d.npz")
+
+
+def test_two_arrays_of_one_name_and_foreign_compression_are_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
+        archive.writestr("X.npy", npy_bytes(X))
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("X.npy", npy_bytes(X))
+    with zipfile.ZipFile(tmp_path / "bz.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("X.npy", npy_bytes(X))
+    with pytest.raises(ValueError, match=r"'X': there are two"):
+        load_npz(tmp_path / "twice.npz")
+    with pytest.raises(ValueError, match=r"'X': its compression"):
+        load_npz(tmp_path / "bz.npz")
+
+
+def test_expansion_is_bounded_by_a_limit_that_can_be_raised(tmp_path, monkeypatch):
+    big = np.zeros((1000, 500))  # 4 MB, 5 kB in the file
+    np.savez_compressed(tmp_path / "d.npz", X=big, y=np.zeros(1000))
+    monkeypatch.setenv("SLTR_READ_LIMIT", "1MB")
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"d\.npz has .* SLTR_READ_LIMIT to more"):
+        load_data(tmp_path / "d.npz")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    monkeypatch.setenv("SLTR_READ_LIMIT", "5 MB")
+    assert load_data(tmp_path / "d.npz").X.shape == big.shape
+    monkeypatch.setenv("SLTR_READ_LIMIT", "much")
+    with pytest.raises(ValueError, match="SLTR_READ_LIMIT='much' was given"):
+        load_data(tmp_path / "d.npz")
+
+
+def test_what_is_not_compressed_has_no_limit(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLTR_READ_LIMIT", "1MB")
+    big = np.zeros((1000, 500))
+    np.savez(tmp_path / "d.npz", X=big)
+    np.save(tmp_path / "d.npy", big)
+    for name in ("d.npz", "d.npy"):
+        assert load_data(tmp_path / name, target=None).X.shape == big.shape
+
+
+def test_small_files_may_grow_to_some_hundred_megabytes(tmp_path):
+    (tmp_path / "small").write_bytes(b"0" * 1000)
+    assert 10**6 < expansion_limit(tmp_path / "small") <= 256_000_000
+    assert expansion_limit(tmp_path) == expansion_limit(tmp_path / "small")
+
+
+@pytest.fixture
+def image(tmp_path):
+    nibabel = pytest.importorskip("nibabel")
+    nibabel.save(nibabel.Nifti1Image(np.ones((4, 3, 2)), np.eye(4)), tmp_path / "i.nii")
+    return bytearray((tmp_path / "i.nii").read_bytes())
+
+
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_images_that_would_flood_the_memory_are_named(tmp_path, image, suffix):
+    struct.pack_into("<3h", image, 42, 3000, 3000, 3000)
+    pack = gzip.compress if suffix == ".nii.gz" else bytes
+    (tmp_path / f"big{suffix}").write_bytes(pack(bytes(image)))
+    with pytest.raises(ValueError, match=r"big.* would take 216,000,000,352 in mem"):
+        load_nifti(tmp_path / f"big{suffix}")
+    whole = np.ones((4, 3, 2), bool)
+    with pytest.raises(ValueError, match=r"big.* would take"):
+        load_nifti(tmp_path / "i.nii", mask=tmp_path / f"big{suffix}")
+    assert load_nifti(tmp_path / "i.nii", mask=whole).X.shape == (1, 4, 3, 2)
+
+
+def test_headers_of_images_that_would_flood_the_memory_are_named(
+    tmp_path, image, monkeypatch
+):
+    monkeypatch.setenv("SLTR_READ_LIMIT", "1MB")
+    length = 5_000_000
+    struct.pack_into("<f", image, 108, 352.0 + length)
+    extension = struct.pack("<4B2i", 1, 0, 0, 0, length, 0).ljust(length + 4, b"\0")
+    content = bytes(image[:348]) + extension + bytes(image[352:])
+    (tmp_path / "flood.nii.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(ValueError, match=r"flood.*its header asks for 4999992 bytes"):
+        load_nifti(tmp_path / "flood.nii.gz")
+    monkeypatch.setenv("SLTR_READ_LIMIT", "9MB")
+    assert load_nifti(tmp_path / "flood.nii.gz").X.shape == (1, 4, 3, 2)
+
+
+@pytest.fixture
+def group(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    found = zarr.open_group(str(tmp_path / "d.zarr"), mode="w")
+    for name, values, chunks in (("X", X, (2, 3, 1)), ("y", Y, (4,))):
+        array = found.create_array(name, shape=values.shape, chunks=chunks, dtype="f8")
+        array[...] = values
+    return tmp_path / "d.zarr"
+
+
+def test_a_missing_chunk_is_named_unless_fill_values_are_meant(group, monkeypatch):
+    (group / "X" / "c" / "1" / "0" / "1").unlink()
+    for largest in (None, 10):
+        with pytest.raises(
+            ValueError, match=r"d\.zarr cannot be read: the array 'X': .*'c/1/0/1'"
+        ):
+            load_data(group, largest=largest)
+    monkeypatch.setenv("SLTR_MISSING_CHUNKS", "fill")
+    filled = load_data(group)
+    assert (filled.X[2:, :, 1] == 0).all()
+    np.testing.assert_array_equal(filled.X[:2], X[:2])
+
+
+def test_arrays_of_older_zarr_formats_and_shards_are_whole(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    old, shards = str(tmp_path / "old.zarr"), str(tmp_path / "shards.zarr")
+    zarr.create_array(old, shape=X.shape, chunks=(2, 3, 1), dtype="f8", zarr_format=2)
+    zarr.create_array(
+        shards, shape=X.shape, chunks=(1, 3, 1), shards=(2, 3, 2), dtype="f8"
+    )
+    for path, chunk in ((old, "1.0.1"), (shards, "c/1/0/0")):
+        zarr.open_array(path)[...] = X
+        np.testing.assert_array_equal(load_data(path).X, X)
+        (tmp_path / path / chunk).unlink()
+        with pytest.raises(ValueError, match=f"chunk '{chunk}'"):
+            load_data(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("shape", [10**6, 10**6, 2], "would take 16,000,000,000,032 in memory"),
+        ("shape", [6, 3, 2], r"the array 'X': .*'c/2/0/0'"),
+        ("shape", "many", "cannot be read"),
+        ("data_type", "no type", "cannot be read"),
+        ("codecs", [], "cannot be read"),
+    ],
+)
+def test_zarr_arrays_that_are_not_what_they_say_are_named(group, key, value, words):
+    file = group / "X" / "zarr.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+    with pytest.raises(ValueError, match=rf"d\.zarr .*{words}"):
+        load_data(group)
+
+
+def test_pickled_chunks_are_refused_before_they_are_read(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "d.zarr"
+    zarr.create_array(str(path), shape=(4, 3), dtype="f8", zarr_format=2)[...] = 1.0
+    codecs = [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}]
+    changed = {"dtype": "|O", "fill_value": "", "filters": codecs, "compressor": None}
+    content = json.loads((path / ".zarray").read_text()) | changed
+    (path / ".zarray").write_text(json.dumps(content))
+    with pytest.raises(
+        ValueError, match=r"d\.zarr cannot be read: .*chunks are pickled"
+    ):
+        load_data(path)
+
+
+def test_dates_and_masked_values_are_no_numbers(tmp_path):
+    days = np.array(["2020-01-01"] * 4, "M8[D]")
+    np.savez(tmp_path / "X.npz", X=np.stack([days, days], 1), y=Y)
+    np.savez(tmp_path / "y.npz", X=X, y=days, age=Y)
+    with pytest.raises(ValueError, match=r"X with .*X\.npz holds dates"):
+        load_data(tmp_path / "X.npz")
+    with pytest.raises(ValueError, match=r"y with .*y\.npz holds dates"):
+        load_data(tmp_path / "y.npz")
+    with pytest.raises(ValueError, match="1 entries of y are masked"):
+        load_data(tmp_path / "y.npz", np.ma.masked_equal(Y, 2.0))
+    np.savez(tmp_path / "c.npz", X=X, y=Y, day=days)
+    with pytest.raises(ValueError, match="day holds dates"):
+        load_samples([tmp_path / "c.npz"], covariates=["day"])
+
+
+class Name(str):
+    """A name that counts how often names are compared."""
+
+    compared = 0
+
+    def __eq__(self, other):
+        Name.compared += 1
+        assert Name.compared < 200_000, "names are compared pair by pair"
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_work_is_linear_in_the_columns_of_a_table(tmp_path):
+    names = [f"c{k}" for k in range(20_000)]
+    rows = [",".join(names), ",".join(["1"] * 20_000), ",".join(["2"] * 20_000)]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    wanted = [Name(name) for name in names[1:]]
+    table = load_csv(tmp_path / "t.csv", target="c0", covariates=wanted)
+    assert table.covariates.shape == (2, 19_999)
+    with pytest.raises(ValueError, match=r"has no \['y'\]; .* and 19980 more") as error:
+        load_csv(tmp_path / "t.csv")
+    assert len(str(error.value)) < 1000
+
+
+def test_thousands_of_zeros_are_a_number(tmp_path):
+    (tmp_path / "t.csv").write_text(f"y\n{'0' * 5000}7\n-{'0' * 5000}\n")
+    assert load_csv(tmp_path / "t.csv").y.tolist() == [7.0, 0.0]
