@@ -67,3 +67,24 @@ def test_scores_of_several_classes_are_scikit_learns(model, data):
         )
     with pytest.raises(ValueError, match="multi_class"):
         model.set_params(scoring="roc_auc").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sltr.SLTRClassifier(fit_intercept=False),
+        sltr.SLTRClassifierCV(fit_intercept=False, refine=(None, "scale", "cp"), cv=3),
+        sltr.RemursClassifier(fit_intercept=False),
+        sltr.RemursClassifierCV(fit_intercept=False, n_alphas=3, cv=3),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_without_intercept_the_order_of_labels_does_not_matter(rng, model):
+    X = rng.normal(size=(60, 5, 4)) + 0.7
+    score = X[:, :2, :2].sum(axis=(1, 2)) - X[:, 3:, 2:].sum(axis=(1, 2))
+    up = score > np.median(score)
+    one = clone(model).fit(X, np.where(up, "b", "a"))
+    other = clone(model).fit(X, np.where(up, "b", "z"))
+    np.testing.assert_allclose(one.coef_, -other.coef_, atol=1e-8)
+    assert one.intercept_ == other.intercept_ == 0.0
+    np.testing.assert_array_equal(one.predict(X) == "b", other.predict(X) == "b")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+import sltr
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.peers.elementary import ElemRidge, TensorRidge
@@ -398,3 +399,36 @@ def test_responses_whose_squares_overflow_are_refused(rng, model, dtype, size):
     for unit in (size, 0.01 / size):
         with pytest.raises(ValueError, match="Divide y by its largest entry"):
             clone(model).fit(X, y * np.array(unit, dtype))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SLTRRegressor(1.0),
+        SLTRRegressor(1.0, refine="reweight"),
+        SLTRRegressorCV(refine=(None, "scale", "cp", "sparse"), cv=3),
+        ElemRidge(1.0),
+        TensorRidge(1.0),
+        sltr.CPRegressor(1, random_state=0),
+        sltr.TuckerRegressor((1, 1, 1), random_state=0),
+        sltr.TensorLasso(0.01),
+        sltr.RemursRegressor(0.1, 0.1),
+        sltr.SURFRegressor(),
+        sltr.TPGDRegressor((1, 1, 1)),
+    ],
+    ids=str,
+)
+def test_responses_keep_their_precision_beside_single_samples(rng, model):
+    X = rng.normal(size=(40, 4, 3, 2)).astype(np.float32)
+    y = X[:, 0, 0, 0] - X[:, 1, 1, 0] + 0.1 * rng.normal(size=40)
+    near, far = clone(model).fit(X, y), clone(model).fit(X, y + 1e6)
+    assert far.coef_.dtype == near.coef_.dtype == np.float32
+    np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-3)
+    assert far.intercept_ - 1e6 == pytest.approx(near.intercept_, abs=0.1)
+
+
+@every_regressor
+def test_responses_that_single_precision_lacks_are_refused(rng, model):
+    X = rng.normal(size=(20, 3, 2)).astype(np.float32)
+    with pytest.raises(ValueError, match="Divide y by its largest entry"):
+        clone(model).fit(X, 1e-60 * X[:, 0, 0].astype(float))

@@ -26,9 +26,11 @@ def test_foreign_labels_become_classes(foreign):
 def test_folds_hold_every_row_once_and_every_class():
     indicators = np.repeat(np.eye(3), [5, 10, 15], axis=0)
     folds = calibration_folds(indicators)
-    assert sorted(np.concatenate(folds).tolist()) == list(range(30))
-    for fold in folds:
-        assert (indicators[fold].sum(axis=0) > 0).all()
+    held_out = [test for _, test in folds]
+    assert sorted(np.concatenate(held_out).tolist()) == list(range(30))
+    for train, test in folds:
+        assert (indicators[test].sum(axis=0) > 0).all()
+        assert sorted([*train, *test]) == list(range(30))
 
 
 def test_small_classes_have_fewer_folds_and_single_members_none():

@@ -845,3 +845,17 @@ def test_groups_that_folds_part_leave_the_penalties_alone(rng):
     expected = model.fit(X, y).cv_results_["param_epsilon"]
     found = model.fit(X, y, groups=groups).cv_results_["param_epsilon"]
     assert list(found) == list(expected)
+
+
+def test_groups_are_not_split_by_default(rng):
+    """A repeat of the same subject gives its response away."""
+    subjects, repeats = 25, 8
+    groups = np.repeat(np.arange(subjects), repeats)
+    X = rng.normal(size=(subjects, 6, 5))[groups] + 0.01 * rng.normal(size=(200, 6, 5))
+    y = rng.normal(size=subjects)[groups] + 0.01 * rng.normal(size=200)
+    order = rng.permutation(200)
+    settings = {"refine": (None, "cp")}
+    split = SLTRRegressorCV(**settings).fit(X[order], y[order])
+    whole = SLTRRegressorCV(**settings).fit(X[order], y[order], groups=groups[order])
+    assert split.best_score_ > 0.8
+    assert whole.best_score_ < 0.3

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
-from sltr.tuning.folds import splits, weighted_splits
+from sltr.tuning.folds import splits, weighted_splits, whole_groups
 
 
 def test_folds_are_scikit_learns(rng):
@@ -46,3 +46,27 @@ def test_folds_may_be_lists_or_masks():
                     assert rows.tolist() == others.tolist()
     with pytest.raises(ValueError, match="no folds"):
         splits([], y)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 40], [-1, 0, 1], [0.5, 1.0, 2.0]])
+def test_folds_of_rows_that_do_not_exist_are_refused(rows):
+    with pytest.raises(ValueError, match="whole numbers from 0 to 9"):
+        splits([(np.arange(5), np.array(rows))], np.zeros(10))
+
+
+@pytest.mark.parametrize("cv", [None, 3, 5])
+@pytest.mark.parametrize("classifier", [False, True])
+def test_groups_stay_whole_with_a_number_of_folds(rng, cv, classifier):
+    groups = np.repeat(np.arange(8), 5)
+    order = rng.permutation(40)
+    y = (np.arange(40) % 2).astype(float)
+    folds = weighted_splits(cv, y, groups=groups[order], classifier=classifier)
+    assert len(folds) == (cv or 5)
+    assert whole_groups(folds, groups[order])
+
+
+def test_few_groups_make_few_folds_and_one_is_refused():
+    groups = np.repeat(["a", "b", "c"], 4)
+    assert len(weighted_splits(5, np.zeros(12), groups=groups)) == 3
+    with pytest.raises(ValueError, match="number of groups"):
+        weighted_splits(5, np.zeros(12), groups=np.zeros(12))

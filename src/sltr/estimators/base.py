@@ -42,7 +42,7 @@ class SLTRBase(BaseEstimator):
             self.coupling, self.weights, self.solver, self.tol, self.max_iter, n_jobs
         )
 
-    def _task(self, samples: Samples, Y: Array) -> Task:
+    def _task(self, samples: Samples, Y: Array, y_shift: float = 0.0) -> Task:
         return prepare(
             samples,
             Y,
@@ -53,9 +53,10 @@ class SLTRBase(BaseEstimator):
             memory_limit=self.memory_limit,
             unconverged=warn_of_pilot,
             policy=self._policy,
+            y_shift=y_shift,
         )
 
-    def _set_coef(self, fitted: Fitted, scale: np.ndarray | None) -> None:
+    def _set_coef(self, task: Task, fitted: Fitted, scale: np.ndarray | None) -> None:
         """Set the fit on all samples; that of a single response loses its axis."""
         coef, pilot = fitted.coef[0, ...], fitted.pilot[0, ...]
         single = coef.shape[0] == 1
@@ -63,7 +64,8 @@ class SLTRBase(BaseEstimator):
             (coef[0, ...], pilot[0, ...]) if single else (coef, pilot)
         )
         intercept = fitted.intercept[0, ...]
-        self.intercept_ = float(intercept[0]) if single else intercept
+        offset = task.y_shift if task.fit_intercept else 0.0
+        self.intercept_ = float(intercept[0]) + offset if single else intercept
         ranks = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
         self.ranks_ = ranks[0] if single else ranks
         factors = np.ones(coef.shape[0]) if scale is None else scale

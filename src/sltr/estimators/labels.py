@@ -44,6 +44,14 @@ def indicators_among(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return one_hot[:, 1:] if len(classes) == 2 else one_hot
 
 
+def label_shift(n_responses: int, fit_intercept: bool) -> float:
+    """Return what to subtract from the classes' indicators before a regression.
+
+    Without an intercept, 0 and 1 would treat two classes differently; ±½ do not.
+    """
+    return 0.0 if fit_intercept or n_responses > 1 else 0.5
+
+
 def winning_labels(classes: np.ndarray, decision: Array) -> np.ndarray:
     """Return labels from decision values: (n,) about zero, or (n, K).
 

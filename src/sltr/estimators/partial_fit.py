@@ -102,7 +102,9 @@ def known_classes(
     return known, indicators_among(known, labels)
 
 
-def moment_sigmoids(kept: Moments, coef: Array, intercept: Array) -> np.ndarray:
+def moment_sigmoids(
+    kept: Moments, coef: Array, intercept: Array, shift: float
+) -> np.ndarray:
     """Return slopes and offsets (K, 2) of log-odds, from moments of the scores.
 
     With m₁ and m₀ the mean scores inside and outside a class, σ² their variance
@@ -114,7 +116,8 @@ def moment_sigmoids(kept: Moments, coef: Array, intercept: Array) -> np.ndarray:
     rows = to_numpy(xp.reshape(coef, (coef.shape[0], -1)))
     second, cross = to_numpy(kept.second), to_numpy(kept.cross)
     means = rows @ to_numpy(kept.x_mean) + to_numpy(intercept)
-    weight, shares = float(kept.weight), to_numpy(kept.y_mean)
+    # The responses are the classes' indicators, less a shift.
+    weight, shares = float(kept.weight), to_numpy(kept.y_mean) + shift
     found = []
     for k, row in enumerate(rows):
         share = float(np.clip(shares[k], 1 / (weight + 2), 1 - 1 / (weight + 2)))

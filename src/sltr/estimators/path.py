@@ -145,7 +145,7 @@ def sltr_path(
         lambda_sparse=sparse,
         lambda_low=low,
         coef=coef,
-        intercept=offset[0, ...],
+        intercept=offset[0, ...] + task.y_shift,
         gap=gap,
         n_iter=in_order("n_iter"),
         converged=converged,

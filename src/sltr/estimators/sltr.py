@@ -29,6 +29,7 @@ from sltr.estimators.labels import (
     calibration_folds,
     fit_sigmoids,
     label_indicators,
+    label_shift,
     probabilities,
     winning_labels,
 )
@@ -122,7 +123,7 @@ class _SLTR(SLTRBase):
         self.pilot_method_ = task.system.method
         self.refine_settings_ = member.candidate.settings
         self.dual_gap_, self.n_iter_ = float(gap.max()), int(n_iter.max())
-        self._set_coef(fitted, member.scale)
+        self._set_coef(task, fitted, member.scale)
 
 
 class SLTRRegressor(RegressorMixin, _SLTR):
@@ -309,7 +310,9 @@ n_features_in_
         self.__dict__.pop("_moments", None)
         self.classes_, indicators = label_indicators(samples.y)
         with explained_memory(), fitting_threads(samples.X):
-            task = self._task(samples, as_array(indicators, samples.weight))
+            Y = as_array(indicators, samples.weight)
+            shift = label_shift(indicators.shape[1], self.fit_intercept)
+            task = self._task(samples, Y, shift)
             splits = calibration_folds(indicators)
             folds = Folds.of(task, splits) if splits else None
             fitted = self._fit_task(task, folds)
@@ -341,7 +344,8 @@ n_features_in_
         self.classes_, indicators = known_classes(
             fitted_classes, classes, samples.y, first=seen is None
         )
-        Y = as_array(indicators, samples.weight)
+        shift = label_shift(indicators.shape[1], self.fit_intercept)
+        Y = as_array(indicators - shift, samples.weight)
         self._moments = add_chunk(seen, samples, Y, self.refine)
         if seen is None:
             self._forget_fit()
@@ -349,7 +353,7 @@ n_features_in_
             return self
         fitted = self._fit_task(task_of_moments(self, self._settings()))
         self.sigmoids_ = moment_sigmoids(
-            self._moments, fitted.coef[0, ...], fitted.intercept[0, ...]
+            self._moments, fitted.coef[0, ...], fitted.intercept[0, ...], shift
         )
         return self
 

@@ -22,6 +22,7 @@ from sltr.estimators.labels import (
     calibrated_scores,
     fit_sigmoids,
     label_indicators,
+    label_shift,
     probabilities,
     winning_labels,
 )
@@ -111,13 +112,14 @@ class _SLTRCV(SLTRBase):
         splits: Sequence[Split],
         *,
         classes: np.ndarray | None = None,
+        y_shift: float = 0.0,
         weighted: bool,
         grouped: bool,
     ) -> tuple[Choice, Folds]:
         """Choose candidates by their held-out scores, and fit them to all samples."""
         check_choosing(self.scoring, self.rule)
         with explained_memory(), fitting_threads(samples.X):
-            task = self._task(samples, Y)
+            task = self._task(samples, Y, y_shift)
             folds = Folds.of(task, splits)
             grid = make_grid(
                 grid_epsilons(task, self.epsilons, folds if grouped else None),
@@ -156,7 +158,7 @@ class _SLTRCV(SLTRBase):
         self.scored_by_ = default_metric(held.folds.rows)
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
-        self._set_coef(fitted, best.scale)
+        self._set_coef(task, fitted, best.scale)
 
 
 class SLTRRegressorCV(RegressorMixin, _SLTRCV):
@@ -355,17 +357,19 @@ best_index_, best_score_, scored_by_, cv_results_
         splits = weighted_splits(
             self.cv, y, sample_weight, groups=groups, classifier=True
         )
+        shift = label_shift(indicators.shape[1], self.fit_intercept)
         choice, folds = self._tune(
             samples,
             as_array(indicators, samples.weight),
             splits,
+            y_shift=shift,
             classes=self.classes_,
             weighted=sample_weight is not None,
             grouped=whole_groups(splits, groups, sample_weight),
         )
         rows = np.concatenate(folds.rows)
         self.sigmoids_ = fit_sigmoids(
-            np.concatenate(choice.held_out),
+            np.concatenate(choice.held_out) - shift,
             indicators[rows],
             to_numpy(samples.weight)[rows],
         )

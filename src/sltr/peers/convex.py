@@ -30,6 +30,7 @@ from sltr.core.problem import Result
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
 from sltr.estimators.base import predict_linear, warn_caller
+from sltr.estimators.labels import label_shift
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.convex_admm import AdmmResult, penalised_admm, positive
 from sltr.peers.search import LinearTrials, linear_attributes, search
@@ -485,16 +486,23 @@ class _Convex(BaseEstimator):
     max_iter: int
     n_jobs: int | None
 
+    def _shift(self, targets: Array) -> float:
+        """Return what is subtracted from targets (K, n), and added to intercepts."""
+        labels = is_classifier(self)
+        return label_shift(targets.shape[0], self.fit_intercept) if labels else 0.0
+
     def _fits(self, samples, targets, norms, weights) -> ConvexFits:
-        return convex_fits(
+        shift = self._shift(targets)
+        fits = convex_fits(
             samples,
-            targets,
+            targets - shift,
             norms,
             weights,
             fit_intercept=self.fit_intercept,
             tol=self.tol,
             max_iter=self.max_iter,
         )
+        return fits if shift == 0.0 else replace(fits, intercept=fits.intercept + shift)
 
     def _fit_one(self, samples, targets, norms, weights: Weights) -> Any:
         """Fit the only pair of weights to responses (K, n), and remember it."""
@@ -521,8 +529,9 @@ class _Convex(BaseEstimator):
         """Choose the weights by cross-validation, then fit to all samples."""
         low, sparse = self.alphas_low, self.alphas_sparse
         if low is None or sparse is None:
+            shifted = targets - self._shift(targets)
             grids = weight_grids(
-                samples, targets, norms, self.fit_intercept, self.n_alphas
+                samples, shifted, norms, self.fit_intercept, self.n_alphas
             )
             low = grids[0] if low is None else low
             sparse = grids[1] if sparse is None else sparse

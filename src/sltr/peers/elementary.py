@@ -163,9 +163,11 @@ def _pilot(
     samples: Samples, epsilon: float | str, fit_intercept: bool
 ) -> tuple[float, Array]:
     """Return the penalty, chosen if need be, and the ridge estimate for it."""
+    xp, weight = array_namespace(samples.weight), samples.weight
+    y = samples.y - xp.mean(samples.y) if fit_intercept else samples.y
     system = ridge_system(
         samples.flat,
-        samples.y[:, None],
+        xp.astype(y, weight.dtype, copy=False)[:, None],
         samples.weight,
         fit_intercept=fit_intercept,
         loo=isinstance(epsilon, str),
@@ -183,7 +185,8 @@ def _intercept(samples: Samples, coef: Array, fit_intercept: bool) -> float:
     xp = array_namespace(coef)
     share = Centring(samples.weight, True).share
     mean = xp.sum((share @ samples.flat) * xp.reshape(coef, (-1,)))
-    return float(xp.sum(share * samples.y) - mean)
+    y_mean = xp.sum(xp.astype(share, samples.y.dtype, copy=False) * samples.y)
+    return float(y_mean) - float(mean)
 
 
 def loo_parameters(model: Any) -> list[str]:

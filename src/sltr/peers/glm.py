@@ -110,7 +110,7 @@ def prepare(
     weight_unit = float(xp.sum(samples.weight)) / total
     weight = samples.weight / weight_unit
     root = xp.sqrt(weight)
-    ones = xp.ones_like(y)[:, None]
+    ones = xp.ones_like(weight)[:, None]
     Z = xp.concat([ones, covariates], axis=1) if fit_intercept else covariates
     weighted = root[:, None] * Z
     X, X_size = divide_by_unit(root[:, None] * samples.flat)
@@ -119,14 +119,18 @@ def prepare(
     residue = X - weighted @ X_shift
     X_unit = _unit(residue, X, total * X.shape[1])
     if family == "normal":
-        y, y_size = divide_by_unit(root * y)
-        y_shift = project @ y
-        y_residue = y - weighted @ y_shift
+        # In the responses' own precision, until what covariates explain is removed.
+        precise = y.dtype
+        y, y_size = divide_by_unit(xp.astype(root, precise) * y)
+        y_shift = xp.astype(project, precise) @ y
+        y_residue = y - xp.astype(weighted, precise) @ y_shift
         y_unit = _unit(y_residue, y, total)
-        y, Z, scale = y_residue / y_unit, Z[:, :0], 1.0 / X_unit
+        y = xp.astype(y_residue / y_unit, X.dtype)
+        Z, scale = Z[:, :0], 1.0 / X_unit
         weight = xp.ones_like(weight)
     else:
-        y_shift, y_size, y_unit = xp.zeros_like(Z[0, :]), 1.0, 1.0
+        y, y_shift = xp.astype(y, X.dtype), xp.zeros_like(Z[0, :])
+        y_size, y_unit = 1.0, 1.0
         scale = (1.0 / (root * X_unit))[:, None]
     X = xp.reshape(residue * scale, samples.X.shape)
     del residue  # as large as X, whose unfoldings are made next

@@ -41,13 +41,15 @@ class _Lasso(BaseEstimator):
             max_iter=self.max_iter,
         )
         weight = to_numpy(samples.weight)
+        # scikit-learn casts y to the samples' precision; a large mean would suffer.
+        y_mean = float(to_numpy(samples.y).mean()) if self.fit_intercept else 0.0
         solver.fit(
             to_numpy(samples.flat),
-            to_numpy(samples.y),
+            to_numpy(samples.y) - y_mean,
             sample_weight=None if np.all(weight == 1.0) else weight,
         )
         self.coef_ = as_array(solver.coef_.reshape(samples.shape), samples.X)
-        self.intercept_ = float(solver.intercept_)
+        self.intercept_ = float(solver.intercept_) + y_mean
         self.n_iter_ = int(solver.n_iter_)
         self.dual_gap_ = float(solver.dual_gap_)
         return self

@@ -63,11 +63,14 @@ def moments(X: Array, Y: Array, weight: Array) -> Moments:
     xp = array_namespace(weight)
     total, count = xp.sum(weight), xp.sum(clip(weight, 1.0, None))
     share = (weight / total)[None, :]
+    # Responses may be more precise than samples; the mean is removed before the cast.
+    y_mean = (xp.astype(share, Y.dtype, copy=False) @ Y)[0, ...]
+    Y = xp.astype(Y - y_mean, X.dtype, copy=False)
     # About the first sample: samples that are all equal leave exact zeros.
     origin = X[0, :]
     X = X - origin
-    step, y_mean = (share @ X)[0, ...], (share @ Y)[0, ...]
-    X, Y = X - step, Y - y_mean
+    step = (share @ X)[0, ...]
+    X = X - step
     weighted = xp.matrix_transpose(X * weight[:, None])
     y_weighted = xp.matrix_transpose(Y * weight[:, None])
     second, cross, y_second = weighted @ X, weighted @ Y, y_weighted @ Y

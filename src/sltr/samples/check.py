@@ -74,7 +74,7 @@ def check_samples(
             ensure_min_samples=min_samples,
             reset=reset,
         )
-        y = column_or_1d(y, warn=True) if labels else y.astype(X.dtype, copy=False)
+        y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
         weight = _check_sample_weight(
             sample_weight, X, dtype=X.dtype, ensure_non_negative=True
         )
@@ -94,6 +94,16 @@ def _set_n_features(estimator: Any, n_features: int) -> None:
     estimator.__dict__.pop("feature_names_in_", None)
 
 
+def _as_float(y: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return responses in double precision, or in single if X and y both are.
+
+    A fit casts them to the samples' precision after their mean is removed: a large
+    mean would take all the digits.
+    """
+    single = np.dtype(dtype) == np.float32 and y.dtype == np.float32
+    return y.astype(np.float32 if single else np.float64, copy=False)
+
+
 def _check_values(X: Array, y: Array | None, estimator: Any) -> Array:
     """Refuse samples without entries, and units beyond squares; fold flat rows."""
     if prod(X.shape) == 0:
@@ -102,7 +112,7 @@ def _check_values(X: Array, y: Array | None, estimator: Any) -> Array:
     check_squares(largest_entry(X), X, "X", prod(X.shape))
     if y is not None:
         # Errors may be a few times as large as the responses.
-        check_squares(largest_entry(y), y, "y", 64)
+        check_squares(largest_entry(y), X, "y", 64)
     return _fold_rows(X, estimator)
 
 
@@ -279,7 +289,9 @@ def _check_foreign_responses(X: Array, y: Any, labels: bool, min_samples: int) -
     else:
         _check_numbers(y)
     xp = array_namespace(X)
-    y = xp.reshape(as_array(y, X), (-1,))
+    narrow = "32" in str(getattr(y, "dtype", "")) and "32" in str(X.dtype)
+    y = as_array(y, X, dtype=xp.float32 if narrow else xp.float64)
+    y = xp.reshape(y, (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."
         raise ValueError(msg)
@@ -387,7 +399,7 @@ def _check_beside_stored(
         y = column_or_1d(y, warn=True)
     n_samples = X.shape[0]
     _check_counts(n_samples, None if y is None else len(y), min_samples)
-    y = y if labels else y.astype(X.dtype)
+    y = y if labels else _as_float(y, X.dtype)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         msg = "y contains NaN or infinity; expected one finite value for each sample."
         raise ValueError(msg)

@@ -124,7 +124,9 @@ def centre(
     else:
         A = centring.root * (flat - X_mean)
     A, X_unit = divide_by_unit(A)
-    y, y_unit = divide_by_unit(centring.root[:, 0] * (y - y_mean[..., None]))
+    # Responses may be more precise than samples, until their mean is removed.
+    rest = xp.astype(y - y_mean[..., None], flat.dtype, copy=False)
+    y, y_unit = divide_by_unit(centring.root[:, 0] * rest)
     return Centred(A, y, X_mean, y_mean, X_unit, y_unit)
 
 

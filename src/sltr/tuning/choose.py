@@ -338,7 +338,7 @@ def _scores(
     weight: np.ndarray | None,
 ) -> np.ndarray:
     """Score one fold: predictions of shape (n_rows, K, G)."""
-    Y = to_numpy(task.Y)[rows]
+    Y = to_numpy(task.Y)[rows] + task.y_shift
     n_responses = Y.shape[1]
     at_once = isinstance(scoring, str) and scoring in AT_ONCE
     if scoring is None or (n_responses == 1 and at_once):

@@ -40,6 +40,13 @@ def splits(
         msg = f"cv={cv!r} was given, which has no folds; expected at least one."
         raise ValueError(msg)
     for train, test in folds:
+        rows = np.concatenate([train, test])
+        if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(y):
+            msg = (
+                f"cv={cv!r} was given, with a fold of rows {rows.tolist()[:5]} …; "
+                f"expected whole numbers from 0 to {len(y) - 1}."
+            )
+            raise ValueError(msg)
         if len(train) < 2 or len(test) < 1:
             msg = (
                 f"A fold with {len(train)} training and {len(test)} test samples was "
@@ -92,6 +99,11 @@ def weighted_splits(
     [[0, 1], [2, 3]]
     """
     y = to_numpy(y).reshape(-1)
+    if groups is not None and (cv is None or isinstance(cv, Integral)):
+        n_folds = 5 if cv is None else int(cv)
+        n_groups = len(np.unique(to_numpy(groups)))
+        check_folds(min(n_folds, n_groups), len(y), to_numpy(groups))
+        cv = group_folds(groups, n_folds, labels=classifier)
     folds = splits(cv, y, groups=groups, classifier=classifier)
     kept = to_numpy(1.0 if sample_weight is None else sample_weight) > 0
     if kept.all():
@@ -177,6 +189,7 @@ class Folds:
             y_mean = Y[0] + to_numpy(share @ (task.Y - task.Y[0, :]))
         rows = [np.asarray(test) for _, test in splits]
         targets = [Y[test] - mean for test, mean in zip(rows, y_mean, strict=True)]
+        y_mean = y_mean + task.y_shift
         weights = [weight[test] for test in rows]
         return Folds(training, rows, y_mean, targets, weights)
 

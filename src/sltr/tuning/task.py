@@ -32,6 +32,7 @@ class Task:
     settings: Settings
     policy: Policy = DEFAULT
     shift: Array | None = None  # (P,), what was subtracted from every sample
+    y_shift: float = 0.0  # what was subtracted from every response
 
     @property
     def everyone(self) -> Array:
@@ -96,13 +97,16 @@ def prepare(
     memory_limit: Any = None,
     unconverged: Callable[[float, int], None] | None = None,
     policy: Policy = DEFAULT,
+    y_shift: float = 0.0,
 ) -> Task:
     """Prepare the ridge system of some samples: the expensive part, done once.
 
+    `y_shift` is subtracted from the responses; scores see them as they were.
     An `epsilon` of "loo" says that leave-one-out errors will choose the penalty.
     `unconverged` is called with the residual and the iterations of conjugate
     gradients that ran out of budget.
     """
+    Y, y_shift = _in_precision(Y, samples.weight, fit_intercept, y_shift)
     lazy = is_lazy(samples.X)
     limit = memory_bytes(memory_limit)  # checked for all, used by lazy ones
     if lazy:
@@ -119,7 +123,30 @@ def prepare(
         limits=policy.ridge_limits,
         unconverged=unconverged,
     )
-    return Task(samples, Y, system, bool(fit_intercept), radius, settings, policy)
+    return Task(
+        samples,
+        Y,
+        system,
+        bool(fit_intercept),
+        radius,
+        settings,
+        policy,
+        y_shift=y_shift,
+    )
+
+
+def _in_precision(
+    Y: Array, weight: Array, fit_intercept: bool, y_shift: float
+) -> tuple[Array, float]:
+    """Return responses in the samples' precision, and what was subtracted from them.
+
+    Responses that are more precise lose their mean first, which would take digits.
+    """
+    xp = array_namespace(Y)
+    if Y.dtype != weight.dtype and fit_intercept:
+        y_shift = float(xp.mean(Y))
+    Y = Y if y_shift == 0.0 else Y - y_shift
+    return xp.astype(Y, weight.dtype, copy=False), y_shift
 
 
 @dataclass(frozen=True, eq=False)
