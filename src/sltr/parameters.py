@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from math import isfinite, prod
@@ -90,3 +92,11 @@ def nearest(value: Any, names: Iterable[str], most: int = 1) -> str:
     if not near:
         return "expected"
     return f"did you mean {' or '.join(map(repr, near))}? Expected"
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the first line outside this package, where the user called it."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("sltr."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -262,7 +262,7 @@ def test_a_worker_killed_while_tuning_changes_nothing(
     here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
     array = da.from_array(X, chunks=(10, 3, 5, 4))
     flag = tmp_path / "busy"
-    monkeypatch.setattr("sltr.tuning.held_out.solve_grid", slow_solve(flag))
+    monkeypatch.setattr("sltr.tuning.held_out.solve_all_chunks", slow_solve(flag))
 
     def busy(pids):
         return next(
@@ -278,12 +278,12 @@ def test_a_worker_killed_while_tuning_changes_nothing(
 
 
 def slow_solve(flag):
-    from sltr.tuning.held_out import solve_grid
+    from sltr.tuning.held_out import solve_all_chunks
 
     def slow(*job):
         flag.with_name(f"busy-{os.getpid()}").write_text(str(os.getpid()))
         time.sleep(0.5)
-        return solve_grid(*job)
+        return solve_all_chunks(*job)
 
     return slow
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable
 from functools import wraps
 from html import escape
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
 from sltr.core.tensor import flatten, numerical_ranks
+from sltr.estimators.labels import calibrated_scores, probabilities, winning_labels
+from sltr.parameters import warn_caller
 from sltr.samples.check import check_new_samples
 from sltr.samples.samples import Samples, as_design
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
@@ -72,40 +72,42 @@ class SLTRBase(BaseEstimator):
         self.scale_ = factors if is_classifier(self) else float(factors[0])
 
 
-def warn_unless_converged(
-    converged: Any, gap: Any, tol: float, *, stacklevel: int = 5
-) -> None:
-    """Warn, with the largest gap, when the budget of iterations ran out.
-
-    The default `stacklevel` points at the caller of an estimator's `fit`.
-    """
+def warn_unless_converged(converged: Any, gap: Any, tol: float) -> None:
+    """Warn, with the largest gap, when the budget of iterations ran out."""
     if not to_numpy(converged).all():
-        gap = to_numpy(gap).max()
-        warnings.warn(
-            f"SLTR stopped at a relative duality gap of {float(gap):.1e}; tol={tol:g} "
+        largest = float(to_numpy(gap).max())
+        warn_caller(
+            f"SLTR stopped at a relative duality gap of {largest:.1e}; tol={tol:g} "
             "was asked for. Increase max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=stacklevel,
         )
 
 
 def warn_of_pilot(residual: float, n_iter: int) -> None:
     """Warn that conjugate gradients for the pilot ran out of iterations."""
-    warnings.warn(
+    warn_caller(
         f"The pilot's conjugate gradients stopped after {n_iter} iterations at a "
         f"relative residual of {residual:.1e}. Increase epsilon, or memory_limit so "
         "that a factorisation fits.",
         ConvergenceWarning,
-        stacklevel=2,
     )
 
 
-def warn_caller(message: str, category: type[Warning] = ConvergenceWarning) -> None:
-    """Warn at the first line outside this package, where the user called it."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("sltr."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+class CalibratedLabels(ClassifierMixin, SLTRBase):
+    """Labels and probabilities from scores that sigmoids calibrate."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
+        return calibrated_scores(linear_scores(self, X), self.sigmoids_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the labels of the largest log-odds, shape (n,)."""
+        check_is_fitted(self, "coef_")
+        return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return calibrated probabilities, shape (n, n_classes)."""
+        return probabilities(to_numpy(self.decision_function(X)))
 
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])

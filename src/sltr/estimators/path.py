@@ -132,7 +132,7 @@ def sltr_path(
         return xp.reshape(values, (-1, *values.shape[2:]))
 
     converged, gap = in_order("converged"), in_order("gap")
-    warn_unless_converged(converged, gap, tol, stacklevel=3)
+    warn_unless_converged(converged, gap, tol)
     coef = xp.reshape(in_order("coef"), (-1, *samples.shape))
     # One subset, and candidates as if they were responses.
     offset = intercepts(coef[None, ...], task, task.everyone, pilots)

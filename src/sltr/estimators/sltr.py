@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 
 from sltr.arrays import (
     Array,
@@ -18,20 +18,17 @@ from sltr.arrays import (
 )
 from sltr.core.tensor import flatten
 from sltr.estimators.base import (
+    CalibratedLabels,
     SLTRBase,
-    linear_scores,
     predict_linear,
     unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
-    calibrated_scores,
     calibration_folds,
     fit_sigmoids,
     label_indicators,
     label_shift,
-    probabilities,
-    winning_labels,
 )
 from sltr.estimators.partial_fit import (
     add_chunk,
@@ -117,8 +114,7 @@ class _SLTR(SLTRBase):
 
     def _remember(self, task: Task, member: Member, fitted: Fitted) -> None:
         gap, n_iter = to_numpy(fitted.gap[0, :]), to_numpy(fitted.n_iter[0, :])
-        tol = task.settings.tol
-        warn_unless_converged(fitted.converged[0, :], gap, tol, stacklevel=6)
+        warn_unless_converged(fitted.converged[0, :], gap, task.settings.tol)
         self.epsilon_ = member.candidate.epsilon
         self.pilot_method_ = task.system.method
         self.refine_settings_ = member.candidate.settings
@@ -263,7 +259,7 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         return predict_linear(self, X)
 
 
-class SLTRClassifier(ClassifierMixin, _SLTR):
+class SLTRClassifier(CalibratedLabels, _SLTR):
     """Sparse and low-rank tensor classification by least squares on labels.
 
     Each class's 0/1 indicator (one indicator for two classes) is regressed on
@@ -356,18 +352,6 @@ n_features_in_
             self._moments, fitted.coef[0, ...], fitted.intercept[0, ...], shift
         )
         return self
-
-    def decision_function(self, X: Any) -> Array:
-        """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
-        return calibrated_scores(linear_scores(self, X), self.sigmoids_)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the labels of the largest scores, shape (n,)."""
-        return winning_labels(self.classes_, self.decision_function(X))
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return calibrated probabilities, shape (n, n_classes)."""
-        return probabilities(to_numpy(self.decision_function(X)))
 
 
 def _out_of_fold(fitted: Fitted, samples: Samples, folds: Folds | None) -> np.ndarray:

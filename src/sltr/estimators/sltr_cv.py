@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import RegressorMixin
 
 from sltr.arrays import Array, as_array, explained_memory, fitting_threads, to_numpy
 from sltr.estimators.base import (
+    CalibratedLabels,
     SLTRBase,
-    linear_scores,
     predict_linear,
     unchanged_on_failure,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
-    calibrated_scores,
     fit_sigmoids,
     label_indicators,
     label_shift,
-    probabilities,
-    winning_labels,
 )
+from sltr.parameters import check_choice, warn_caller
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.candidates import (
@@ -94,12 +90,11 @@ class _SLTRCV(SLTRBase):
     def _refinements(self, X: Any) -> list[str | None]:
         """Return what to try; refits read X too often for samples left in place."""
         if is_lazy(X) and self.refine == REFINEMENTS:
-            warnings.warn(
+            warn_caller(
                 "X stays where it is: refine is (None, 'scale'), without the refits, "
                 "which predict better. If X fits into memory, give X[:]. Or give "
                 "refine.",
                 UserWarning,
-                stacklevel=5,
             )
             return [None, "scale"]
         check_lazy_refinements(X, self.refine)
@@ -118,13 +113,16 @@ class _SLTRCV(SLTRBase):
     ) -> tuple[Choice, Folds]:
         """Choose candidates by their held-out scores, and fit them to all samples."""
         check_choosing(self.scoring, self.rule)
+        check_choice("radius", self.radius, ("relative", "absolute"))
+        pairs = grid_pairs(self.lambdas_sparse, self.lambdas_low)
+        refinements = self._refinements(samples.X)
         with explained_memory(), fitting_threads(samples.X):
             task = self._task(samples, Y, y_shift)
             folds = Folds.of(task, splits)
             grid = make_grid(
                 grid_epsilons(task, self.epsilons, folds if grouped else None),
-                grid_pairs(self.lambdas_sparse, self.lambdas_low),
-                self._refinements(samples.X),
+                pairs,
+                refinements,
                 self.radius,
                 task.policy,
                 rule=self.rule,
@@ -146,7 +144,7 @@ class _SLTRCV(SLTRBase):
         self, task: Task, held: HeldOut, choice: Choice, fitted: Fitted
     ) -> None:
         gap, n_iter = to_numpy(fitted.gap), to_numpy(fitted.n_iter)
-        warn_unless_converged(fitted.converged, gap, task.settings.tol, stacklevel=6)
+        warn_unless_converged(fitted.converged, gap, task.settings.tol)
         best = choice.members[0]
         self.epsilon_, self.refine_ = best.candidate.epsilon, best.candidate.refine
         self.lambda_sparse_, self.lambda_low_ = best.candidate.radii
@@ -198,8 +196,8 @@ class SLTRRegressorCV(RegressorMixin, _SLTRCV):
     radius, coupling, weights, solver, fit_intercept, feature_shape, max_iter
         As for `SLTRRegressor`.
     tol : float
-        Bound on the answer's relative duality gap; ten times as much suffices to
-        choose by, but not to vote by.
+        Bound on the relative duality gap of the final fit. Candidates are compared
+        at ten times this gap, except under `rule="vote"`.
     n_jobs : int, optional
         Processes over folds and kinds of refits; joblib's backends apply.
     memory_limit : str or int, optional
@@ -216,9 +214,9 @@ n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, gap and iterations are the worst of the estimates involved.
     epsilon_, lambda_sparse_, lambda_low_ : float
-        Of a low-rank refit: those its start was made with; of "sparse": the same
-        penalty, which it does not need, its threshold and 0.
-        All of the best candidate, as are the next.
+        Of the best candidate, as are the next. Of "reweight", "tucker" and "cp": those
+        of the estimate that the refit starts from. Of "sparse": `lambda_sparse_` is the
+        Lasso's threshold, `lambda_low_` is 0 and `epsilon_` is not used.
     refine_ : str or None
     refine_settings_ : tuple
         Of a refit, as `SLTRRegressor(refine=(refine_, *refine_settings_))` takes them.
@@ -228,6 +226,8 @@ n_features_in_
         Each candidate's share in `coef_`.
     best_index_ : int
     best_score_ : float
+        Mean held-out score of the best candidate alone, not of the mean of several
+        that `coef_` may be.
     scored_by_ : {"r2", "neg_mean_squared_error"}
         What `scoring=None` stands for on these folds.
     cv_results_ : dict
@@ -249,7 +249,11 @@ n_features_in_
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRRegressorCV:
-        """Choose and fit; `groups` goes to the splitter."""
+        """Choose and fit; with `groups`, a number `cv` of folds keeps each group whole.
+
+        `groups` also go to a given splitter. Where folds keep groups whole, larger
+        penalties are tried.
+        """
         samples = check_samples(self, X, y, sample_weight)
         splits = weighted_splits(self.cv, y, sample_weight, groups=groups)
         self._tune(
@@ -266,7 +270,7 @@ n_features_in_
         return predict_linear(self, X)
 
 
-class SLTRClassifierCV(ClassifierMixin, _SLTRCV):
+class SLTRClassifierCV(CalibratedLabels, _SLTRCV):
     """`SLTRClassifier` with everything chosen by cross-validation.
 
     One grid is tuned for all classes. Probabilities are calibrated on the
@@ -351,7 +355,11 @@ best_index_, best_score_, scored_by_, cv_results_
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SLTRClassifierCV:
-        """Choose and fit; `groups` goes to the splitter."""
+        """Choose and fit; with `groups`, a number `cv` of folds keeps each group whole.
+
+        `groups` also go to a given splitter. Where folds keep groups whole, larger
+        penalties are tried.
+        """
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
         splits = weighted_splits(
@@ -374,16 +382,3 @@ best_index_, best_score_, scored_by_, cv_results_
             to_numpy(samples.weight)[rows],
         )
         return self
-
-    def decision_function(self, X: Any) -> Array:
-        """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
-        return calibrated_scores(linear_scores(self, X), self.sigmoids_)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the labels of the largest log-odds, shape (n,)."""
-        check_is_fitted(self, "coef_")
-        return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return calibrated probabilities, shape (n, n_classes)."""
-        return probabilities(to_numpy(self.decision_function(X)))

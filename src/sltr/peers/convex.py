@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import (
     Array,
@@ -29,9 +30,9 @@ from sltr.arrays import (
 from sltr.core.problem import Result
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
-from sltr.estimators.base import predict_linear, warn_caller
+from sltr.estimators.base import predict_linear
 from sltr.estimators.labels import label_shift
-from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.convex_admm import AdmmResult, penalised_admm, positive
 from sltr.peers.search import LinearTrials, linear_attributes, search
 from sltr.samples.front import centre
@@ -567,7 +568,8 @@ class _Convex(BaseEstimator):
         warn_caller(
             f"{what} did not reach a duality gap of tol={self.tol} (relative to ½‖y‖²) "
             f"in max_iter={self.max_iter} iterations. Increase max_iter or tol, or "
-            "penalise more."
+            "penalise more.",
+            ConvergenceWarning,
         )
 
     def predict(self, X: Any) -> Array:

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
-from sltr.estimators.base import linear_scores, warn_caller
-from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.estimators.base import linear_scores
+from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import search
 from sltr.refine.factors import CP, Form, unfoldings
 from sltr.refine.glm import FAMILIES, GLMFit, TensorGLM, fit_blocks, glm_starts
@@ -278,14 +279,16 @@ class TensorGLMBase(BaseEstimator):
         if not fit.converged and len(path) < 2:
             warn_caller(
                 f"{name} stopped after one sweep, too few to tell how far it had come. "
-                "Raise max_iter."
+                "Raise max_iter.",
+                ConvergenceWarning,
             )
         elif not fit.converged:
             gain = (path[-2] - path[-1]) / (abs(path[-1]) + 1.0)
             warn_caller(
                 f"{name} stopped after {len(path)} sweeps; the last one lowered the "
                 f"objective by {gain:.1e} (tol={self.tol}). Raise max_iter, tol or the "
-                "penalty."
+                "penalty.",
+                ConvergenceWarning,
             )
         return self._remember(prepared, fit)
 

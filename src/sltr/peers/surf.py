@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import cp_to_tensor, flatten
-from sltr.estimators.base import predict_linear, unchanged_on_failure, warn_caller
-from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import LinearTrials, search
 from sltr.samples.check import check_samples
 from sltr.samples.front import Centred, centre
@@ -323,7 +324,8 @@ class _SURF(BaseEstimator):
             warn_caller(
                 f"{len(unfinished)} of {len(terms)} paths ran out of steps; the "
                 f"penalty had fallen to {reached:.2g} of its largest value. Increase "
-                "max_steps, epsilon or stop."
+                "max_steps, epsilon or stop.",
+                ConvergenceWarning,
             )
         return self
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import flatten, mode_product, unfold
-from sltr.estimators.base import predict_linear, unchanged_on_failure, warn_caller
-from sltr.parameters import check_count, check_nonnegative, check_sequence
+from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import LinearTrials, search
 from sltr.samples.check import check_samples
 from sltr.samples.front import centre
@@ -396,7 +397,8 @@ class _TPGD(BaseEstimator):
             warn_caller(
                 f"After {result.n_iter} steps the explained share of y still rose by "
                 f"{result.residual:.2g} in one step (tol={self.tol:.2g}). "
-                "Increase max_iter or tol, or lower ranks."
+                "Increase max_iter or tol, or lower ranks.",
+                ConvergenceWarning,
             )
         return self
 

@@ -93,12 +93,12 @@ def make_grid(
     rule: str = "best",
 ) -> Grid:
     """Return the grid of a tuning; refits start from its middle penalty."""
-    middle = sorted(epsilons)[len(epsilons) // 2]
-    # Of absolute radii nothing is known beforehand but the grid's own middle.
     absolute = radius == "absolute"
-    start = Candidate(
-        middle, *(pairs[len(pairs) // 2] if absolute else policy.start_radii)
-    )
+    radii = policy.start_radii
+    if absolute:  # nothing is known of them but the middles of the grid
+        sparse, low = zip(*pairs, strict=True)
+        radii = _middle(sparse), _middle(low)
+    start = Candidate(_middle(epsilons), *radii)
     return Grid(
         list(epsilons),
         list(pairs),
@@ -108,6 +108,11 @@ def make_grid(
         tight=rule == "vote",
         measured=rule == "1se",
     )
+
+
+def _middle(values: Sequence[float]) -> float:
+    values = sorted(set(values))
+    return values[len(values) // 2]
 
 
 def grid_about(base: Candidate, kind: str | None) -> Grid:
@@ -129,7 +134,8 @@ def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
             msg = f"{name}={values!r} was given; expected numbers or {names}."
             raise ValueError(msg)
         values = paper
-    return [check_nonnegative(value, name) for value in check_sequence(values, name)]
+    checked = [check_nonnegative(v, name) for v in check_sequence(values, name)]
+    return list(dict.fromkeys(checked))
 
 
 def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list[float]:
@@ -155,7 +161,7 @@ def _pilot_loss(task: Task, folds: Folds, epsilon: float) -> float:
         folds.predictions(task, f, pilots.coef[f, 0, ...], pilots.x_mean[f, ...])
         for f in range(len(folds.rows))
     ]
-    return float(folds.losses(predictions).sum())
+    return folds.total(folds.losses(predictions))
 
 
 def grid_pairs(lambdas_sparse: Any, lambdas_low: Any) -> list[tuple[float, float]]:
@@ -185,7 +191,7 @@ def check_lazy_refinements(X: Any, refine: Any) -> None:
     if not is_lazy(X):
         return
     asked = [refine] if isinstance(refine, str) or refine is None else list(refine)
-    if not set(asked) <= {None, "scale"}:
+    if not all(one in (None, "scale") for one in asked):
         msg = (
             f"refine={refine!r} was given for samples that stay in a file or on a "
             "cluster; expected None or 'scale', since refits read the samples dozens "

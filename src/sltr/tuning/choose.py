@@ -15,7 +15,7 @@ from sklearn.metrics import get_scorer
 
 from sltr.arrays import to_numpy
 from sltr.parameters import check_choice
-from sltr.samples.samples import is_lazy
+from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.folds import Folds
 from sltr.tuning.held_out import HeldOut, scale_factors
@@ -306,7 +306,10 @@ def _member(held: HeldOut, candidate: Candidate, weight: float) -> Member:
 
 
 def _mean_predictions(held: HeldOut, members: Sequence[Member]) -> list[np.ndarray]:
-    """Return the weighted mean of the members' predictions, with the intercept."""
+    """Return the weighted mean of the members' predictions, with the mean response.
+
+    Factors of scaled members are those of the final fit, from all folds.
+    """
     folds = held.folds
     means = [
         np.zeros_like(target) + mean
@@ -358,7 +361,7 @@ def _scores(
 
     # Scorers see the fold's samples; of those left in place only as many empty rows.
     lazy = is_lazy(task.samples.X)
-    X = np.empty((len(rows), 0)) if lazy else to_numpy(task.samples.X[rows, ...])
+    X = np.empty((len(rows), 0)) if lazy else to_numpy(take_rows(task.samples.X, rows))
     # A name would score the first indicator; its scorer sees labels of all classes.
     return fold_scores(
         get_scorer(scoring),

@@ -9,7 +9,6 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
 from sltr.samples.front import Centring
-from sltr.samples.samples import Samples
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import Member
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
@@ -56,7 +55,7 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
         about = pilots.coef[:, e : e + 1, ...]
         pairs = [c.radii for c in by_setting if c.epsilon == epsilon]
         for fits in plain_fits(task, about, pairs):
-            solved.append(replace(fits, coef=None))
+            solved.append(replace(fits, coef=None))  # only certificates are needed
             for pair in fits.pairs:
                 setting, values = (
                     Candidate(epsilon, *pair),
@@ -94,9 +93,7 @@ def _worst(solved: Sequence[PlainFits]) -> tuple[Array, Array, Array]:
     return xp.max(gap, axis=2), xp.max(n_iter, axis=2), xp.all(converged, axis=2)
 
 
-def intercepts(
-    coef: Array, task: Task, training: Array, pilots: Pilots | None = None
-) -> Array:
+def intercepts(coef: Array, task: Task, training: Array, pilots: Pilots) -> Array:
     """Return weighted means of y − ⟨coef, x⟩ over each subset: (S, K).
 
     `coef` is (S, K, p1, …, pM); `pilots` know the subsets' mean samples.
@@ -104,8 +101,6 @@ def intercepts(
     xp = array_namespace(coef)
     if not task.fit_intercept:
         return 0.0 * coef[(slice(None), slice(None), *([0] * (coef.ndim - 2)))]
-    samples: Samples = task.samples
-    share = Centring.of_subsets(training, samples.weight, True).share
-    means = samples.design.combine(share) if pilots is None else pilots.x_mean
+    share = Centring.of_subsets(training, task.samples.weight, True).share
     rows = xp.reshape(coef, (*coef.shape[:2], -1))
-    return share @ task.Y - xp.sum(rows * means[:, None, :], axis=2)
+    return share @ task.Y - xp.sum(rows * pilots.x_mean[:, None, :], axis=2)

@@ -39,7 +39,8 @@ class PlainFits:
     def complexity(self, shape: tuple[int, ...]) -> Array:
         """Return free parameters relative to P, (S, E, g), the mean over responses.
 
-        The fewer of the non-zero entries and of the rows that the ranks need.
+        The smaller of two counts: non-zero entries, and Σ p_m·r_m, the entries of
+        factors of these ranks.
         """
         xp = array_namespace(self.coef)
         batch = xp.reshape(self.coef, (-1, *shape))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -16,6 +15,7 @@ from sklearn.model_selection import (
 )
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.parameters import warn_caller
 from sltr.samples.front import Centring
 from sltr.tuning.task import Task
 
@@ -70,11 +70,10 @@ def _possible(cv: Any, y: np.ndarray) -> Any:
     largest = int(np.unique(y, return_counts=True)[1].max())
     if not 2 <= largest < int(wanted):
         return cv
-    warnings.warn(
+    warn_caller(
         f"{wanted} folds were asked for, and no class has more than {largest} samples: "
         f"there are {largest} folds.",
         UserWarning,
-        stacklevel=6,  # the caller of SLTR's fit
     )
     return largest
 
@@ -194,18 +193,20 @@ class Folds:
         return Folds(training, rows, y_mean, targets, weights)
 
     def losses(self, predictions: Sequence[np.ndarray | float]) -> np.ndarray:
-        """Return weighted squared errors of all held-out samples, fold after fold.
+        """Return squared errors of all held-out samples, fold after fold.
 
-        `predictions` are those of each fold, (n_rows, K), without the intercept.
+        `predictions` are those of each fold, (n_rows, K), less its mean response.
         """
         return np.concatenate(
             [
-                weight * ((target - values) ** 2).sum(axis=1)
-                for weight, target, values in zip(
-                    self.weights, self.targets, predictions, strict=True
-                )
+                ((target - values) ** 2).sum(axis=1)
+                for target, values in zip(self.targets, predictions, strict=True)
             ]
         )
+
+    def total(self, losses: np.ndarray) -> float:
+        """Return the weighted sum of all held-out samples' losses."""
+        return float(np.concatenate(self.weights) @ losses)
 
     def predictions(self, task: Task, f: int, coef: Array, x_mean: Array) -> np.ndarray:
         """Return ⟨coef, x − mean⟩ for the rows of fold f: (n_rows, k), coef (k, P)."""

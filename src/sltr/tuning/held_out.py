@@ -1,8 +1,8 @@
 """Held-out predictions of all candidates, and their losses.
 
-In memory each chunk of coefficients is predicted at once. For samples in a file or on
-a cluster, coefficients wait until they fill their share of memory; then one pass over
-X predicts for all of them.
+In memory each chunk of coefficients is predicted as soon as it is solved. For samples
+in a file or on a cluster, coefficients wait until they fill their share of memory; then
+one pass over X predicts for all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
     candidate: Candidate
     fold: int
-    predictions: np.ndarray  # (n_rows, K), without the intercept
+    predictions: np.ndarray  # (n_rows, K), less the fold's mean response
     complexity: float  # free parameters, relative to P
 
 
@@ -215,14 +215,14 @@ def _solved(
     if effective_n_jobs(n_jobs) == 1:
         results: Iterable = (grid_fits(*job) for job in jobs)
     else:
-        work = (delayed(solve_grid)(*job) for job in jobs)
+        work = (delayed(solve_all_chunks)(*job) for job in jobs)
         results = Parallel(n_jobs=n_jobs, return_as="generator")(work)
     for part, chunks in zip(parts, results, strict=True):
         for fits in chunks:
             yield part, fits
 
 
-def solve_grid(*job: Any) -> list[PlainFits]:
+def solve_all_chunks(*job: Any) -> list[PlainFits]:
     """Return all chunks of `grid_fits` at once."""
     return list(grid_fits(*job))
 

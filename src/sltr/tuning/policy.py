@@ -27,7 +27,7 @@ class Policy:
     precision: str = "float32"
     # On a CPU, samples of up to this many entries are fitted for all folds at once.
     small_problem: int = 4096
-    # Lasso thresholds, as fractions of the largest that leaves an entry. Lower ones
+    # Lasso thresholds, as fractions of the smallest that leaves no entry. Lower ones
     # take longer: each batch follows only if the lowest of the last one is the best.
     thresholds: tuple[tuple[float, ...], ...] = (
         (0.6, 0.4, 0.27, 0.18, 0.1),
@@ -69,12 +69,25 @@ class Policy:
     chunk_share: int = 8
     state_share: int = 2
 
+    def __post_init__(self):
+        if not set(self.seed_steps) <= set(self.steps):
+            msg = (
+                f"seed_steps={self.seed_steps} was given; expected among {self.steps}."
+            )
+            raise ValueError(msg)
+        if not self.starting_sweeps < self.sweeps:
+            msg = (
+                f"starting_sweeps={self.starting_sweeps} was given; expected fewer "
+                f"than the {self.sweeps} sweeps."
+            )
+            raise ValueError(msg)
+
     def largest_rank(self, kind: str, shape: tuple[int, ...]) -> int:
         """Return the largest rank worth trying for tensors of a shape."""
         if len(shape) == 1:
             return 1
         most = self.largest_cp_rank if kind == "cp" else self.largest_tucker_rank
-        return min(most, max(shape), sorted(shape)[-2])
+        return min(most, sorted(shape)[-2])
 
     def patience(self, kind: str, shape: tuple[int, ...]) -> int:
         """Return how many ranks in a row may gain nothing; of matrices only one."""

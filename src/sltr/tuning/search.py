@@ -97,7 +97,8 @@ def search(
     if not held.predictions:
         msg = (
             f"refine={tuple(grid.refinements)} was given for samples of shape "
-            f"{task.samples.shape}; 'reweight' expects at least two modes. Add another."
+            f"{task.samples.shape}; 'reweight' expects at least two modes. Add another "
+            "refinement, such as None."
         )
         raise ValueError(msg)
     return held.refined(grid.refinements)
@@ -112,6 +113,8 @@ def choose_refit(
     """
     if refine is None:
         return Member(base)
+    if isinstance(refine, tuple | list) and len(refine) == 1:
+        return choose_refit(task, base, refine[0], folds)
     if isinstance(refine, tuple | list):
         return Member(given_refit(base, refine, task.samples.shape, task.policy))
     [kind] = check_refinements(refine)
@@ -193,7 +196,7 @@ def _with_refits(
         )
     if low_rank:
         start = low_rank_start(task, folds.training, estimates, steps)
-        baseline = min(held.losses.values(), key=np.sum, default=None)
+        baseline = min(held.losses.values(), key=folds.total, default=None)
         jobs = [
             (_low_rank_rows, task, folds, start, kind, grid.start, baseline)
             for kind in low_rank
@@ -212,10 +215,10 @@ def _low_rank_rows(
 ) -> list[Row]:
     """Return predictions of one kind of low-rank refit, rank after rank.
 
-    It ends when some ranks in a row (`Policy.patience`) gain no more than a standard
-    error over the best before them, the first ones if they are worse than the mean of
-    the responses; and when the ranks that remain, each with the gain of the last,
-    would not do as well as the baseline, the best candidate of another kind.
+    It ends after `Policy.patience` ranks in a row that gain no more than one standard
+    error. The first rank counts as a gain unless it is clearly worse than the mean of
+    the responses. It also ends when the same gain at each remaining rank would not
+    reach the baseline, the best candidate of another kind.
     """
     shape, policy = task.samples.shape, task.policy
     null = folds.losses([0.0] * len(folds.rows))
@@ -225,7 +228,7 @@ def _low_rank_rows(
     step: CPStep | TuckerStep | None = start.first_step(kind, task)
     while step is not None:
         first = folds.losses(_fold_predictions(folds, step.swept[0].fitted))
-        if not _is_better(best_first, first, errors=policy.worse_by):
+        if not _is_better(folds, best_first, first, errors=policy.worse_by):
             step = step.with_lower_ridges()
         complexity = n_parameters(step.rank, shape) / prod(shape)
         losses = []
@@ -237,13 +240,13 @@ def _low_rank_rows(
                 for f, part in enumerate(predictions)
             ]
             losses.append(folds.losses(predictions))
-        least = min(losses, key=np.sum)
-        best_first = min(best_first, first, key=np.sum)
-        not_worse_than_null = best is null and not _is_better(null, least)
-        if not_worse_than_null or _is_better(least, best):
+        least = min(losses, key=folds.total)
+        best_first = min(best_first, first, key=folds.total)
+        not_worse_than_null = best is null and not _is_better(folds, null, least)
+        if not_worse_than_null or _is_better(folds, least, best):
             remaining = _ranks_remaining(step.rank, step.largest_rank, shape)
-            reachable = np.sum(least - baseline) <= remaining * np.sum(best - least)
-            if not reachable and _is_better(baseline, least):
+            missing, gain = folds.total(least - baseline), folds.total(best - least)
+            if missing > remaining * gain and _is_better(folds, baseline, least):
                 break
             best, n_idle = least, 0
         else:
@@ -277,10 +280,12 @@ def _ranks_remaining(
     return sum(end - now for end, now in zip(most, rank, strict=True))
 
 
-def _is_better(losses: np.ndarray, others: np.ndarray, *, errors: float = 1.0) -> bool:
+def _is_better(
+    folds: Folds, losses: np.ndarray, others: np.ndarray, *, errors: float = 1.0
+) -> bool:
     """Say whether losses are lower in the mean by more than some standard errors."""
     pair = np.stack([losses, others], axis=1)
-    return not close_to(0, pair, np.ones(len(pair)), errors=errors)[1]
+    return not close_to(0, pair, np.concatenate(folds.weights), errors=errors)[1]
 
 
 def _lasso_rows(
@@ -330,8 +335,9 @@ def _smaller_is_worth_it(held: HeldOut, thresholds: Sequence[float]) -> bool:
     if not bare:  # no finite errors
         return False
     best, best_lasso, best_bare = (
-        min(some, key=lambda c: losses[c].sum()) for some in (losses, lasso, bare)
+        min(some, key=lambda c: held.folds.total(losses[c]))
+        for some in (losses, lasso, bare)
     )
-    if _is_better(losses[best], losses[best_lasso]):
+    if _is_better(held.folds, losses[best], losses[best_lasso]):
         return False
     return best_bare.lambda_sparse <= thresholds[-1]
