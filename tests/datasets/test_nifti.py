@@ -145,6 +145,20 @@ def test_images_cut_short_or_damaged_are_named(brains, tmp_path, suffix):
             load_nifti(paths, mask=bad)
 
 
+def test_a_flipped_bit_in_a_compressed_image_is_found(brains, tmp_path):
+    """It decompresses to other numbers; the checksum is at the end of the file."""
+    paths, _ = brains
+    content = paths[0].read_bytes()
+    for place in range(len(content) // 2, len(content), 20):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        (tmp_path / "bad.nii.gz").write_bytes(changed)
+        with pytest.raises(
+            ValueError, match=r"bad\.nii\.gz cannot be read as an image"
+        ):
+            load_nifti([*paths, tmp_path / "bad.nii.gz"])
+
+
 def test_images_without_voxels_or_numbers_are_named(tmp_path):
     colours = np.zeros((3, 3, 3), [("R", "u1"), ("G", "u1"), ("B", "u1")])
     with pytest.raises(ValueError, match="image 0 cannot be read as an image"):

@@ -16,6 +16,8 @@ from sklearn.utils import Bunch
 from sltr.datasets.reading import check_expansion, expansion_limit, reading
 
 Box = tuple[slice, slice, slice]
+# Bytes of a compressed file that are read at a time to come to its end.
+PIECE = 2**20
 
 
 def load_nifti(
@@ -169,7 +171,7 @@ def _open(source: Any, name: str, nibabel: Any) -> Any:
             "in a space. Save it as a NIfTI volume with an affine."
         )
         raise ValueError(msg)
-    _check_size(image, nibabel)
+    _check_size(image)
     return image
 
 
@@ -199,14 +201,32 @@ def _check_header(file: Path, nibabel: Any) -> None:
         header.from_fileobj(stream, check=False)
 
 
-def _check_size(image: Any, nibabel: Any) -> None:
+def _check_size(image: Any) -> None:
     """Refuse an image in a file whose header says that it takes too much memory."""
-    values = image.dataobj
-    file = image.file_map["image"].filename if nibabel.is_proxy(values) else None
+    file = _file(image)
     if file is not None:
         n_voxels = prod(int(size) for size in image.shape)
         n_bytes = n_voxels * image.get_data_dtype().itemsize
-        check_expansion(Path(file), n_bytes + int(getattr(values, "offset", 0)))
+        check_expansion(file, n_bytes + int(getattr(image.dataobj, "offset", 0)))
+
+
+def _file(image: Any) -> Path | None:
+    """Return the file that still holds the voxels of an image."""
+    name = image.file_map["image"].filename
+    return None if name is None or isinstance(image.dataobj, np.ndarray) else Path(name)
+
+
+def _values(image: Any, name: str, box: Any = ...) -> np.ndarray:
+    """Return voxels; a compressed file is read to its end, where the checksum is."""
+    file = _file(image)
+    with _reading(name):
+        if file is None or file.suffix != ".gz" or not hasattr(image, "from_stream"):
+            return np.asanyarray(image.dataobj[box])
+        with gzip.open(file) as stream:
+            values = np.asanyarray(type(image).from_stream(stream).dataobj[box])
+            while stream.read(PIECE):
+                pass
+        return values
 
 
 def _check_space(
@@ -241,8 +261,7 @@ def _read_mask(
     else:
         name = f"the mask {_name(mask, 0)}"
         image = _open(mask, name, nibabel)
-        with _reading(name):
-            inside, mask_affine = _inside(image.dataobj), image.affine
+        inside, mask_affine = _inside(_values(image, name)), image.affine
         if inside.ndim == 4 and inside.shape[3] == 1:
             inside = inside[..., 0]
     _check_space(name, inside.shape, mask_affine, shape, affine)
@@ -266,6 +285,7 @@ def _bounding_box(inside: np.ndarray) -> Box:
 
 def _samples(scan: Any, name: str, box: Box, dtype: np.dtype) -> np.ndarray:
     """Return the box of an image as samples (n, x, y, z); reads only the box."""
+    values = _values(scan, name, box)
     with _reading(name):
-        values = np.asarray(scan.dataobj[box], dtype=dtype)
+        values = np.asarray(values, dtype=dtype)
     return np.moveaxis(values, 3, 0) if values.ndim == 4 else values[None]
