@@ -34,7 +34,7 @@ import numpy as np
 from sltr.peers.registry import METHODS
 from sltr.peers.tucker import candidate_ranks
 from sltr.reproduction.run import Condition, Experiment, read_rows, run
-from sltr.tuning.candidates import LARGEST_RANK
+from sltr.tuning.policy import DEFAULT
 
 PEERS = ("null", "ridge", "lasso", "elastic_net", "remurs", "cp", "tucker", "surf")
 OURS = ("sltr", "sltr_best", "sltr_vote", "sltr_plain")  # the last two if asked for
@@ -122,9 +122,11 @@ def timed(repetitions: int, methods: Sequence[str] | None = None) -> list[Experi
     for one in everything:
         if one.label not in TIMED:
             continue
-        ranks = candidate_ranks(one.options["shape"], largest=LARGEST_RANK["tucker"])
+        ranks = candidate_ranks(
+            one.options["shape"], largest=DEFAULT.largest_tucker_rank
+        )
         wide = {
-            "cp_wide": {"ranks": list(range(1, LARGEST_RANK["cp"] + 1))},
+            "cp_wide": {"ranks": list(range(1, DEFAULT.largest_cp_rank + 1))},
             "tucker_wide": {"candidates": ranks},
         }
         candidates = {name: wide[name] for name in methods if name in wide}
