@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import pickle
+import socket
 import subprocess
 import sys
 import zipfile
@@ -393,24 +395,32 @@ def test_changed_bytes_are_refused_wherever_they_are(stand_in, data, tmp_path):
             load(path)
 
 
+def forge(path, text, tensors=None, data=b""):
+    """Write a file with the right checksum: tensors as safetensors describes them."""
+    digest = hashlib.sha256(text.encode())
+    for name, entry in sorted((tensors or {}).items()):
+        digest.update(name.encode() + data[slice(*entry["data_offsets"])])
+    metadata = {"sltr": text, "sha256": digest.hexdigest()}
+    header = json.dumps({"__metadata__": metadata, **(tensors or {})}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    return path
+
+
 def _write(path: Path, **header):
     header = {
         "schema": 1,
         "version": "0.0.9",
         "class": "StandIn",
         "params": {"epsilon": 3},
-        "fitted": {"intercept_": 2.5},
+        "fitted": {"dual_gap_": 2.5},
     } | header
-    text = json.dumps(header)
-    tensors = {"a": np.arange(3.0)}
-    digest = hashlib.sha256(text.encode() + b"a" + tensors["a"].tobytes()).hexdigest()
-    safetensors.numpy.save_file(tensors, path, {"sltr": text, "sha256": digest})
-    return path
+    entry = {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}
+    return forge(path, json.dumps(header), {"a": entry}, np.arange(3.0).tobytes())
 
 
 def test_a_file_of_an_earlier_version_loads(stand_in, tmp_path):
     model = load(_write(tmp_path / "m"))
-    assert (model.epsilon, model.cv, model.intercept_) == (3, 5, 2.5)
+    assert (model.epsilon, model.cv, model.dual_gap_) == (3, 5, 2.5)
 
 
 def test_a_parameter_that_is_gone_is_dropped_with_a_warning(stand_in, tmp_path):
@@ -453,6 +463,191 @@ def test_bad_headers_are_refused(stand_in, tmp_path, header, message):
         load(_write(tmp_path / "m", **header))
 
 
+def tag(kind, **content):
+    return {"fitted": {"a_": {"$": kind} | content}}
+
+
+def array(dtype, shape, tensor="a"):
+    return {"$": "array", "dtype": dtype, "shape": shape, "tensor": tensor}
+
+
+RANGE = {"$": "range", "items": [0, 6 * 10**8, 1]}
+SHORT = {"$": "range", "items": [0, 10**6, 1]}
+NUMBERS = array("<f8", [3])
+FORGED = {
+    "range": ({"params": {"cv": RANGE}}, "at most 1000000 numbers"),
+    **{
+        f"range in {kind}": (tag(kind, items=SHORT, shape=[10**6]), "place of a list")
+        for kind in ("tuple", "set", "frozenset", "dict", "objects", "texts", "range")
+    },
+    "range as data": (
+        tag("masked", data=SHORT, mask=SHORT, fill=None),
+        "range was found in place of a ndarray",
+    ),
+    "range as fill": (
+        tag("masked", data=NUMBERS, mask=NUMBERS | {"tensor": "b"}, fill=SHORT),
+        "damaged",
+    ),
+    "range in a splitter": (
+        tag(
+            "splitter",
+            name="PredefinedSplit",
+            settings={"$": "dict", "items": [["test_fold", SHORT]]},
+        ),
+        "range was found in place of a number or a text",
+    ),
+    "range in a state": (
+        tag("RandomState", state={"$": "dict", "items": [["key", SHORT]]}),
+        "range was found in place of a number or a text",
+    ),
+    "tensor used twice": (
+        {"fitted": {"a_": NUMBERS, "b_": NUMBERS}},
+        "'a' is missing",
+    ),
+    "mask of another shape": (
+        tag("masked", data=NUMBERS, mask=tag("tuple", items=[])["fitted"]["a_"]),
+        "damaged",
+    ),
+    "float of an int": (tag("float", value=10**400), "place of a str"),
+    "text of a list": (tag("str_", value=[1]), "place of a str"),
+    "texts of numbers": (tag("texts", items=[1], shape=[1]), "place of a str"),
+    "scalar of no bytes": (tag("scalar", dtype="<f8", hex=""), "damaged"),
+    "dtype in Python": ({"fitted": {"a_": array("f8,{", [3])}}, "of dtype 'f8,{'"),
+    "shape below zero": ({"fitted": {"a_": array("<f8", [-1, -3])}}, "of shape"),
+    "shape of words": ({"fitted": {"a_": array("<f8", ["3"])}}, "of shape"),
+    "shape above memory": ({"fitted": {"a_": array("<U0", [10**30])}}, "of shape"),
+    "no fitted": ({"fitted": None}, "damaged"),
+    "control characters": ({"class": "a\x1b[2J"}, r"holds a 'a\\x1b\[2J'"),
+}
+
+
+@pytest.mark.parametrize(("header", "message"), FORGED.values(), ids=FORGED)
+def test_forged_values_are_refused(stand_in, tmp_path, header, message):
+    path = _write(tmp_path / "m", **header)
+    with pytest.raises(ValueError, match=message):
+        load(path)
+
+
+def test_deep_nesting_is_refused(tmp_path):
+    text = "[" * 10**5 + "]" * 10**5
+    with pytest.raises(ValueError, match="recursion"):
+        load(forge(tmp_path / "m", text))
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="no regular file"):
+        load(tmp_path / "pipe")
+
+
+ATTRIBUTES = {
+    "TensorRidge": ("shape_in_", "intercept_", "n_features_in_"),
+    "SLTRClassifier": ("shape_in_", "intercept_", "classes_", "sigmoids_"),
+    "CPRegressor": ("shape_in_", "intercept_", "n_covariates_in_"),
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_a_file_without_an_attribute_that_predicting_needs_is_refused(name, tmp_path):
+    model, _ = _fitted(estimator_classes()[name])
+    for absent in ATTRIBUTES[name]:
+        kept = vars(model).pop(absent)
+        path = save(model, tmp_path / "m")
+        with pytest.raises(ValueError, match=f"damaged .*{absent}"):
+            load(path)
+        setattr(model, absent, kept)
+    load(save(model, tmp_path / "m"))
+
+
+CHANGED = {
+    "shape_in_": (10**6, 10**6),
+    "coef_": np.zeros((3, 4), dtype=object),
+    "intercept_": np.zeros(5),
+    "classes_": np.array(["one"]),
+    "sigmoids_": "words",
+    "feature_shape": range(10**6),
+    "n_covariates_in_": 10**9,
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_attributes_that_do_not_belong_together_are_refused(name, tmp_path):
+    model, _ = _fitted(estimator_classes()["SLTRClassifier"])
+    setattr(model, name, CHANGED[name])
+    path = save(model, tmp_path / "m")
+    with pytest.raises(ValueError, match="is not a model of sltr, or damaged"):
+        load(path)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_models_of_folded_rows_and_of_more_classes_load(rows, tmp_path, rng):
+    X, y = rng.standard_normal((30, 3, 4)), np.arange(30) % 3
+    X = X.reshape(30, -1) if rows else X
+    model = estimator_classes()["SLTRClassifier"](feature_shape=(3, 4)).fit(X, y)
+    again = load(save(model, tmp_path / "m"))
+    assert np.array_equal(again.predict(X), model.predict(X))
+
+
+def test_keys_that_look_alike_keep_their_arrays():
+    tensors = {}
+    value = {1: np.zeros(2), "1": np.ones(2)}
+    assert same(decode(encode(value, tensors, "x"), tensors), value)
+
+
+MEMORY = """
+import resource, sys
+from sltr import load
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+good, *forged = sys.argv[1:]
+load(good)
+for path in forged:
+    before = peak()
+    resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+    try:
+        load(path)
+    except ValueError:
+        pass
+    print(peak() - before)
+"""
+
+
+def _of_units(unit, number=3 * 10**6):
+    return "[" + ",".join([unit] * (number // len(unit))) + "]"
+
+
+def _tensor(name):
+    return f'{{"$":"array","dtype":"<f8","shape":[100000],"tensor":"{name}"}}'
+
+
+def test_memory_is_bounded_by_the_size_of_the_file(tmp_path):
+    names = ("tuple", "set", "objects", "texts")
+    bomb = json.dumps(RANGE)
+    values = [f'{{"$":"{kind}","shape":[3],"items":{bomb}}}' for kind in names]
+    units = ("[]", "[]     ", '{"a":0}', '"ab"', '"\U0001f600a"', "1e9", "[[[[]]]]")
+    values += map(_of_units, units)
+    files = [save(_fitted(TensorRidge)[0], tmp_path / "good")]
+    for k, value in enumerate(values):
+        text = json.dumps({"schema": 1, "version": "1", "class": "TensorRidge"})
+        text = f'{text[:-1]}, "params": {{}}, "fitted": {{"a_": {value}}}}}'
+        files.append(forge(tmp_path / str(k), text))
+    # One tensor for many arrays, and a tensor that is not there.
+    many = ",".join(f'"a{k}_":{_tensor("t")}' for k in range(2000))
+    text = '{"schema":1,"version":"1","class":"TensorRidge","params":{},"fitted":{'
+    entry = {"dtype": "F64", "shape": [10**5], "data_offsets": [0, 8 * 10**5]}
+    data = bytes(8 * 10**5)
+    files.append(forge(tmp_path / "many", text + many + "}}", {"t": entry}, data))
+    shared = {f"t{k}": entry for k in range(2000)}
+    files.append(forge(tmp_path / "shared", text + "}}", shared, data))
+    files.append(forge(tmp_path / "lie", text + "}}", {"t": entry}))
+    command = [sys.executable, "-c", MEMORY, *map(str, files)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for path, grown in zip(files[1:], map(int, told.split()), strict=True):
+        assert grown < 20 * path.stat().st_size + 2**24, path.name
+
+
 def test_classes_come_from_the_models_package_only():
     for name, cls in estimator_classes().items():
         assert cls.__module__.startswith(("sltr.estimators.", "sltr.peers."))
@@ -469,6 +664,87 @@ def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path):
     assert link.is_symlink()
     assert file.read_bytes() == b"two"
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def _pipe(path):
+    os.mkfifo(path)
+
+
+def _socket(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def _link_to_a_pipe(path):
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to(path.with_name("pipe"))
+
+
+def _circle(path):
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("make", [_pipe, _socket, _link_to_a_pipe, _circle])
+def test_what_is_no_regular_file_is_left_alone(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # paths of sockets are short
+    path = Path("m")
+    make(path)
+    before = sorted((p.name, p.lstat().st_mode) for p in Path().iterdir())
+    with pytest.raises(FileExistsError, match="m was given; expected a file, and it"):
+        write_atomically(path, b"new")
+    assert sorted((p.name, p.lstat().st_mode) for p in Path().iterdir()) == before
+
+
+def test_a_link_to_a_file_that_is_not_there_yet_makes_it(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "none" / "file")
+    with pytest.raises(FileNotFoundError, match="none does not"):
+        write_atomically(link, b"one")
+    (tmp_path / "none").mkdir()
+    write_atomically(link, b"one")
+    assert (tmp_path / "none" / "file").read_bytes() == b"one"
+
+
+WRITER = """
+import os, sys, time
+from pathlib import Path
+from sltr.persistence.files import write_atomically
+
+def wait(_):
+    print("writing", flush=True)
+    time.sleep(60)
+
+os.fsync = wait
+write_atomically(Path(sys.argv[1]), b"theirs")
+"""
+
+
+def test_parts_of_killed_writers_are_removed_and_of_living_ones_kept(tmp_path):
+    path = tmp_path / "m"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, tmp_path / name],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("m", "m", "m.x")
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == "writing\n"
+    parts = {part.name for part in tmp_path.glob(".m*.part")}
+    assert len(parts) == 3
+    write_atomically(path, b"ours")
+    assert {part.name for part in tmp_path.glob(".m*.part")} == parts
+    for writer in (writers[0], writers[2]):
+        writer.kill()
+        writer.communicate()
+    write_atomically(path, b"ours")
+    left = {part.name for part in tmp_path.glob(".m*.part")}
+    assert len(left) == 2
+    assert sum(name.startswith(".m.x.") for name in left) == 1  # another file's
+    writers[1].kill()
+    writers[1].communicate()
+    assert path.read_bytes() == b"ours"
 
 
 def test_a_folder_is_no_model(tmp_path):

@@ -8,6 +8,7 @@ JSON keeps their names.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from math import isfinite, prod
 from typing import Any
@@ -33,6 +34,7 @@ _SPLITTERS = {
         "TimeSeriesSplit",
     )
 }
+_LONGEST_RANGE = 10**6  # a longer one is a forgery: NumPy would write it out
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
@@ -63,7 +65,7 @@ def encode(value: Any, tensors: Tensors, where: str) -> Any:
             for k, v in value.items()
         ]
         return {"$": "dict", "items": pairs}
-    if isinstance(value, range):
+    if isinstance(value, range) and _n_steps(value) <= _LONGEST_RANGE:
         return {"$": "range", "items": [value.start, value.stop, value.step]}
     if isinstance(value, np.str_):
         return {"$": "str_", "value": str(value)}
@@ -110,80 +112,142 @@ def _encode_array(array: np.ndarray, tensors: Tensors, where: str) -> dict:
     dtype, shape = array.dtype.str, list(array.shape)
     flat = np.ascontiguousarray(array).reshape(-1)
     native = dtype.lstrip("<|=") in _NATIVE or dtype == "|b1"
+    while where in tensors:  # the keys 1 and "1" of a dict look alike
+        where += "'"
     tensors[where] = flat if native else np.frombuffer(flat.tobytes(), np.uint8)
     return {"$": "array", "dtype": dtype, "shape": shape, "tensor": where}
 
 
 def decode(value: Any, tensors: Tensors) -> Any:
-    """Return the value that `encode` turned into JSON and tensors."""
+    """Return the value that `encode` turned into JSON and tensors.
+
+    Lists are changed in place and tensors taken out of their table, so that memory
+    is bounded by that of the arguments: each tensor is used once, and what has
+    items holds them one by one.
+    """
     if isinstance(value, list):
-        return [decode(item, tensors) for item in value]
+        for i, item in enumerate(value):
+            value[i] = decode(item, tensors)
+        return value
     if not isinstance(value, dict):
         return value
     kind = value.get("$")
-    if kind not in _DECODERS:
+    if not isinstance(kind, str) or kind not in _DECODERS:
         msg = f"a value of unknown kind {kind!r} was found"
         raise ValueError(msg)
     return _DECODERS[kind](value, tensors)
 
 
-def _dtype(text: str) -> np.dtype:
-    dtype = np.dtype(str(text))
-    if dtype.kind not in _PLAIN_KINDS:
+def check_sizes(shape: Any) -> tuple[int, ...]:
+    """Return the shape of an array, which a file may state wrongly."""
+    if type(shape) is not list or len(shape) > 64:
+        raise ValueError("an array of no shape was found")
+    if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
+        msg = f"an array of shape {shape} was found"
+        raise ValueError(msg)
+    return tuple(shape)
+
+
+def _items(value: dict, tensors: Tensors) -> list:
+    return decode(_of_type(value["items"], list), tensors)
+
+
+def _of_type(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        msg = f"a {type(value).__name__} was found in place of a {kind.__name__}"
+        raise TypeError(msg)
+    return value
+
+
+def _simple(value: Any) -> Any:
+    """Return a value that others may hand to NumPy, which would expand a range."""
+    if isinstance(value, dict):
+        return {name: _simple(item) for name, item in value.items()}
+    numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    kinds = (bool, int, float, str, np.generic, np.random.RandomState)
+    if not (value is None or numbers or isinstance(value, kinds)):
+        msg = f"a {type(value).__name__} was found in place of a number or a text"
+        raise TypeError(msg)
+    return value
+
+
+def _dtype(text: Any) -> np.dtype:
+    # NumPy's own grammar goes as far as Python literals.
+    if not re.fullmatch(rf"[<>|=]?[?{_PLAIN_KINDS}]\d{{0,9}}(\[\w{{1,20}}\])?", text):
         msg = f"an array of dtype {text!r} was found"
         raise ValueError(msg)
-    return dtype
+    return np.dtype(text)
 
 
 def _decode_array(value: dict, tensors: Tensors) -> np.ndarray:
-    dtype, shape = _dtype(value["dtype"]), tuple(value["shape"])
-    stored = tensors[value["tensor"]]
+    dtype, shape = _dtype(value["dtype"]), check_sizes(value["shape"])
+    stored = tensors.pop(value["tensor"]).reshape(-1)
+    if not dtype.itemsize:  # texts that are all empty; zeros would make them longer
+        return np.ndarray(shape, dtype)
     if stored.dtype != dtype:
-        if not dtype.itemsize:
-            return np.zeros(shape, dtype)
-        stored = np.frombuffer(stored.tobytes(), dtype)
+        stored = stored.view(np.uint8).view(dtype)
     if stored.size != prod(shape):
         msg = f"tensor {value['tensor']!r} does not have shape {shape}"
         raise ValueError(msg)
     return stored.reshape(shape).copy()
 
 
+def _n_steps(value: range) -> int:
+    return (value.stop - value.start) // value.step
+
+
+def _decode_range(value: dict, tensors: Tensors) -> range:
+    found = range(*_of_type(value["items"], list))
+    if _n_steps(found) > _LONGEST_RANGE:
+        msg = f"{found} was found; expected at most {_LONGEST_RANGE} numbers"
+        raise ValueError(msg)
+    return found
+
+
 def _decode_objects(value: dict, tensors: Tensors) -> np.ndarray:
-    items = decode(value["items"], tensors)
+    items, shape = _items(value, tensors), check_sizes(value["shape"])
     array = np.empty(len(items), dtype=object)
     for i, item in enumerate(items):
         array[i] = item
-    return array.reshape(value["shape"])
+    return array.reshape(shape)
 
 
 def _decode_scalar(value: dict, tensors: Tensors) -> np.generic:
-    return np.frombuffer(bytes.fromhex(value["hex"]), _dtype(value["dtype"]))[0]
+    (found,) = np.frombuffer(bytes.fromhex(value["hex"]), _dtype(value["dtype"]))
+    return found
 
 
 def _decode_splitter(value: dict, tensors: Tensors) -> Any:
     if value["name"] not in _SPLITTERS:
         msg = f"a splitter {value['name']!r} was found"
         raise ValueError(msg)
-    return _SPLITTERS[value["name"]](**decode(value["settings"], tensors))
+    settings = _of_type(_simple(decode(value["settings"], tensors)), dict)
+    return _SPLITTERS[value["name"]](**settings)
 
 
 def _decode_texts(value: dict, tensors: Tensors) -> np.ndarray:
-    return _decode_objects(value, tensors).astype(np.dtypes.StringDType())
+    array = _decode_objects(value, tensors)
+    for text in array.flat:
+        _of_type(text, str)
+    return array.astype(np.dtypes.StringDType())
 
 
 def _decode_masked(value: dict, tensors: Tensors) -> np.ma.MaskedArray:
     data, mask = decode(value["data"], tensors), decode(value["mask"], tensors)
-    return np.ma.MaskedArray(data, mask, fill_value=decode(value["fill"], tensors))
+    if _of_type(data, np.ndarray).shape != _of_type(mask, np.ndarray).shape:
+        raise ValueError("a mask of another shape than its array was found")
+    fill = _simple(decode(value["fill"], tensors))
+    return np.ma.MaskedArray(data, mask, fill_value=fill)
 
 
 def _decode_random_state(value: dict, tensors: Tensors) -> np.random.RandomState:
     state = np.random.RandomState(0)
-    state.set_state(decode(value["state"], tensors))
+    state.set_state(_simple(decode(value["state"], tensors)))
     return state
 
 
 def _decode_generator(value: dict, tensors: Tensors) -> np.random.Generator:
-    state = decode(value["state"], tensors)
+    state = _simple(decode(value["state"], tensors))
     if state["bit_generator"] not in _BIT_GENERATORS:
         msg = f"a random generator {state['bit_generator']!r} was found"
         raise ValueError(msg)
@@ -192,14 +256,14 @@ def _decode_generator(value: dict, tensors: Tensors) -> np.random.Generator:
     return np.random.Generator(bits)
 
 
-_DECODERS: dict[Any, Any] = {
-    "float": lambda v, _: float(v["value"]),
-    "str_": lambda v, _: np.str_(v["value"]),
-    "tuple": lambda v, t: tuple(decode(v["items"], t)),
-    "set": lambda v, t: set(decode(v["items"], t)),
-    "frozenset": lambda v, t: frozenset(decode(v["items"], t)),
-    "range": lambda v, _: range(*v["items"]),
-    "dict": lambda v, t: {decode(k, t): decode(x, t) for k, x in v["items"]},
+_DECODERS: dict[str, Any] = {
+    "float": lambda v, _: float(_of_type(v["value"], str)),
+    "str_": lambda v, _: np.str_(_of_type(v["value"], str)),
+    "tuple": lambda v, t: tuple(_items(v, t)),
+    "set": lambda v, t: set(_items(v, t)),
+    "frozenset": lambda v, t: frozenset(_items(v, t)),
+    "range": _decode_range,
+    "dict": lambda v, t: {k: x for k, x in _items(v, t)},
     "scalar": _decode_scalar,
     "array": _decode_array,
     "objects": _decode_objects,
@@ -207,7 +271,7 @@ _DECODERS: dict[Any, Any] = {
     "masked": _decode_masked,
     "splitter": _decode_splitter,
     # Kinds that earlier versions wrote.
-    "slice": lambda v, _: slice(*v["items"]),
+    "slice": lambda v, _: slice(*_of_type(v["items"], list)),
     "RandomState": _decode_random_state,
     "Generator": _decode_generator,
 }
@@ -227,3 +291,16 @@ def plain_json(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None
     return value if value is None or isinstance(value, int | float) else str(value)
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return a text whose control characters are written out, as a terminal needs it.
+
+    Examples
+    --------
+    >>> printable("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
