@@ -3,6 +3,8 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from sltr.reproduction.data import draw_trial
 from sltr.reproduction.run import (
     Condition,
     Experiment,
+    _do,
     append_row,
     markdown_table,
     read_rows,
@@ -169,6 +172,68 @@ def test_killed_run_resumes_and_repeats_nothing(tmp_path, log):
     assert len(fits(log)) == 7
     assert all(row in resumed for row in done)
     assert stable(resumed) == stable(run(SPEC, cheap(log), tmp_path / "whole"))
+    assert [path.name for path in out.iterdir()] == ["cheap.jsonl"]
+
+
+def start(log, out, **options):
+    """Start a run in a process of its own, which waits for a line before it begins."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import test_run as t\n"
+        "print('ready', flush=True); input()\n"
+        f"t.run(t.SPEC, t.cheap(sys.argv[2], **{options}), sys.argv[3])\n"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), log, out]
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_two_runs_on_one_folder_share_the_work(tmp_path, log):
+    out = tmp_path / "out"
+    runs = [start(log, out, seconds=0.3) for _ in range(2)]
+    for process in runs:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in runs:
+        process.communicate()
+        assert process.returncode == 0
+    # Six fits of ridge in all, by both.
+    workers = [line.rpartition(" ")[2] for line in fits(log)]
+    assert len(workers) == 6
+    assert len(set(workers)) == 2
+    assert len((out / "cheap.jsonl").read_text().splitlines()) == 12
+    assert [path.name for path in out.iterdir()] == ["cheap.jsonl"]
+
+
+def test_a_run_does_not_wait_for_one_that_was_killed(tmp_path, log):
+    other = start(log, tmp_path / "out", seconds=60.0)
+    other.stdin.write("\n")
+    other.stdin.flush()
+    while not log.exists():
+        time.sleep(0.05)
+    killer = threading.Timer(0.5, other.kill)
+    killer.start()
+    rows = run(SPEC, cheap(log), tmp_path / "out")
+    other.communicate()
+    assert stable(rows) == stable(run(SPEC, cheap(log), tmp_path / "alone"))
+    assert len(fits(log)) == 7 + 6
+
+
+def test_what_another_run_tried_again_is_not_tried_twice(tmp_path, log):
+    broken = cheap(log) | {"ridge": functools.partial(LoggedRidge, log=None)}
+    first = run(SPEC, broken, tmp_path / "out")
+    failed = next(row for row in first if row["error"])
+    job = next(job for job in SPEC.jobs() if job.key() == failed["key"])
+    for _ in range(2):
+        key = _do(job, cheap(log)["ridge"], tmp_path / "out" / "cheap.jsonl", failed)
+        assert key == failed["key"]
+    assert len(fits(log)) == 1
 
 
 def test_failing_method_leaves_a_row_and_the_rest_goes_on(tmp_path, log):

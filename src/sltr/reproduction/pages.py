@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sltr.persistence.files import write_atomically
 from sltr.reproduction.data import draw_trial
 from sltr.reproduction.methods import TITLES
 from sltr.reproduction.run import Row, mean_and_error
@@ -272,6 +274,7 @@ def _heat_maps(condition: str, rows: list[Row], folder: Path) -> Any:
 def _save(fig: Any, path: Path) -> Path:
     import matplotlib.pyplot as plt
 
-    fig.savefig(path, dpi=160)
+    content = BytesIO()
+    fig.savefig(content, dpi=160)
     plt.close(fig)
-    return path
+    return write_atomically(path, content.getvalue())

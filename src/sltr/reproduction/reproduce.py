@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sltr.parameters import nearest
+from sltr.persistence.files import write_atomically
 from sltr.reproduction.methods import FACTORIES
 from sltr.reproduction.pages import draw_figures, page
 from sltr.reproduction.published import VIDEO_PAIRS
@@ -64,7 +65,8 @@ def reproduce(
     """Run a table or figure of the paper under all protocols, side by side.
 
     Results are appended to files in `out` as they come: a run that was killed
-    continues where it stopped, and a quick run is part of the full one.
+    continues where it stopped, runs at the same time share the work, and a quick run
+    is part of the full one.
 
     Parameters
     ----------
@@ -133,7 +135,8 @@ def reproduce(
     else:
         figures = draw_figures(study, rows, target, stem)
     table = target / f"{stem}.md"
-    table.write_text(page(study, rows, quick=quick, figures=figures), encoding="utf-8")
+    text = page(study, rows, quick=quick, figures=figures)
+    write_atomically(table, text.encode())
     files = tuple(target / f"{part.experiment.name}.jsonl" for part in study.parts)
     n_failed = sum(bool(row["error"]) for row in rows)
     return Reproduced(name, files, (table,), tuple(figures), n_failed)

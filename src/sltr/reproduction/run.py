@@ -9,13 +9,13 @@ import os
 import platform
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from sltr.core.estimate import estimate
 from sltr.core.tensor import numerical_ranks, unfold
 from sltr.metrics import error_bound, estimation_error, rank_error, support_f1
 from sltr.persistence import installed_version
-from sltr.persistence.files import write_atomically
+from sltr.persistence.files import claim, release, write_atomically
 from sltr.persistence.values import plain_json
 from sltr.reproduction.data import SOURCES, Trial, draw_trial
 
@@ -242,6 +242,7 @@ def mean_and_error(values: Sequence[float | None]) -> tuple[float, float, int] |
 
 Methods = Mapping[str, Callable[..., Any]]
 
+WAIT = 0.5  # seconds until it is looked again whether other runs are done
 # What a row needs to be in a table.
 FIELDS = {
     *("experiment", "condition", "options", "repetition", "method", "seed"),
@@ -262,8 +263,9 @@ def run(
 
     Each result is appended to ``<folder>/<name>.jsonl`` as soon as it is there: a run
     that was killed continues where it stopped and repeats nothing but the work it
-    was killed in. A method that fails leaves a row with the error, and the rest
-    goes on.
+    was killed in. Several runs may share a folder, and with it the work: each result
+    is computed by one of them, and all wait for the last. A method that fails leaves
+    a row with the error, and the rest goes on.
 
     Parameters
     ----------
@@ -309,19 +311,47 @@ def run(
     file = target / f"{experiment.name}.jsonl"
     jobs = {job.key(): job for job in experiment.jobs()}
     order = {key: place for place, key in enumerate(jobs)}
-    before = _results(file, order)
-    done = {row["key"] for row in before if not (retry and row["error"])}
-    remaining = [job for key, job in jobs.items() if key not in done]
+    rows = _results(file, order)
+    failed = {row["key"]: row for row in rows if retry and row["error"]}
+    done = {row["key"] for row in rows} - set(failed)
     report(len(done), len(jobs))
     workers = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    calls = (delayed(_result)(job, methods[job.method], target) for job in remaining)
-    for n_new, row in enumerate(workers(calls), start=1):
-        append_row(file, row)
-        report(len(done) + n_new, len(jobs))
+    while remaining := {key: job for key, job in jobs.items() if key not in done}:
+        calls = (
+            delayed(_do)(job, methods[job.method], file, failed.get(key))
+            for key, job in remaining.items()
+        )
+        for key in filter(None, workers(calls)):
+            done.add(key)
+            report(len(done), len(jobs))
+        if not done & remaining.keys():
+            sleep(WAIT)  # other runs are at all that is left
     return sorted(_results(file, order), key=lambda row: order[row["key"]])
 
 
-def _results(file: Path, wanted: Mapping[str, int]) -> list[Row]:
+def _do(job: Job, method: Callable[..., Any], file: Path, failed: Row | None) -> str:
+    """Append the row of a job, unless another run has; return its key.
+
+    Returns an empty text if another run is at it. A row that is `failed` is no
+    result.
+    """
+    key = job.key()
+    place = file.with_name(f".{key}.claim")
+    try:
+        held = claim(place)
+        if held is None:
+            return ""
+    except OSError:  # without locks, runs at the same time do the work twice
+        held = None
+    try:
+        if _results(file, (key,)) in ([], [failed]):
+            append_row(file, _result(job, method, file.parent))
+    finally:
+        release(place, held)
+    return key
+
+
+def _results(file: Path, wanted: Container[str]) -> list[Row]:
     """Return the rows of these keys; what is no whole result counts as not done."""
     rows = read_rows(file)
     return [row for row in rows if row["key"] in wanted and row.keys() >= FIELDS]
