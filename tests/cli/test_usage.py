@@ -1,6 +1,8 @@
 """Options, configuration files, wrong usage and output of the command line."""
 
+import csv
 import json
+import os
 import re
 import shlex
 import sys
@@ -140,6 +142,91 @@ def test_wrong_usage_is_one_line_and_a_status(here, capsys, arguments, status, m
     assert message in last
     assert all(note.startswith("Responses are") for note in notes)
     assert out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "none.npz", "--out", "pipe"),
+        ("tune", "none.npz", "--out", "pipe"),
+        ("predict", "none.sltr", "none.npz", "--out", "pipe.csv"),
+        ("report", "none.sltr", "none.npz", "--out", "pipe"),
+        ("simulate", "pipe.npz"),
+        ("simulate", "new.npz", "--test-samples", "2"),
+    ],
+)
+def test_what_is_no_file_is_refused_before_any_work(here, capsys, arguments):
+    pipes = [here / name for name in ("pipe", "pipe.csv", "pipe.npz", "new-test.npz")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    assert run(*arguments) == 1
+    assert re.search("pipe|new-test", capsys.readouterr().err)
+    assert all(pipe.is_fifo() for pipe in pipes)
+    assert not (here / "new.npz").exists()
+
+
+def test_simulate_says_what_it_replaces_and_leaves_no_stale_test_file(here, capsys):
+    small = ("--shape", "3,2", "--samples", "5")
+    assert run("simulate", "d.npz", *small, "--test-samples", "4") == 0
+    assert "Wrote d.npz.\nWrote d-test.npz.\n" in capsys.readouterr().err
+    before = (here / "d.npz").read_bytes(), (here / "d-test.npz").read_bytes()
+    assert run("simulate", "d.npz", *small, "--seed", "1") == 2
+    assert "d-test.npz is there; expected none" in capsys.readouterr().err
+    assert before == ((here / "d.npz").read_bytes(), (here / "d-test.npz").read_bytes())
+    again = ("--seed", "1", "--test-samples", "4")
+    assert run("simulate", "d.npz", *small, *again) == 0
+    assert "Replaced d.npz.\nReplaced d-test.npz.\n" in capsys.readouterr().err
+
+
+LABELS = ["=1+1", "@x", "-1.5", "a\x1b[2J\x9bb"]
+CELLS = ["'=1+1", "'@x", "-1.5", "a\x1b[2J\x9bb"]
+
+
+@pytest.fixture
+def odd_labels(here):
+    X = np.repeat(np.eye(4), 6, axis=0).reshape(24, 2, 2) + 0.01
+    model = sltr.SLTRClassifier().fit(X, np.repeat(LABELS, 6))
+    sltr.save(model, "odd.sltr")
+    np.save("odd.npy", X[::6])
+    return here
+
+
+def test_labels_are_no_formulas_for_spreadsheets(odd_labels, capsys):
+    assert run("predict", "odd.sltr", "odd.npy", "--out", "p.csv") == 0
+    with Path("p.csv").open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    assert [row[1] for row in rows] == CELLS
+    assert head[2:] == [f"probability of {label}" for label in sorted(LABELS)]
+    assert all(0 <= float(cell) <= 1 for row in rows for cell in row[2:])
+    capsys.readouterr()
+    assert run("predict", "odd.sltr", "odd.npy") == 0
+    assert capsys.readouterr().out == Path("p.csv").read_text(encoding="utf-8")
+
+
+def test_no_control_character_reaches_a_terminal(odd_labels, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    name = "a\x1b[2J\x9b\u202e.npz"
+    for arguments in (
+        ("predict", "odd.sltr", "odd.npy"),
+        ("predict", "odd.sltr", "odd.npy", "--json"),
+        ("predict", "odd.sltr", name),
+        ("simulate", name, "--shape", "3,2", "--samples", "5"),
+        ("simulate", name, "--shape", "3,2", "--samples", "5", "--json"),
+        ("fit", name, "--out", f"{name}.sltr"),
+        ("fit", name, "--epsilon", "\x1b[2J"),
+        ("fit", name, "--\x1b[2J"),
+        ("reproduce", "\x1b[2J"),
+    ):
+        run(*arguments)
+        out, err = capsys.readouterr()
+        assert out + err
+        assert (out + err).replace("\n", "").isprintable(), arguments
+
+
+def test_json_with_control_characters_is_exact(capsys):
+    value = ["é", "\x7f\x9b\u202e\U0001f600", "\n"]
+    print_json(value)
+    assert json.loads(capsys.readouterr().out) == value
 
 
 def test_a_config_file_fills_only_what_is_not_given(here, capsys):

@@ -15,6 +15,7 @@ import typer
 from sltr.cli.options import Config, Jobs, Json, Seed, parse_names, parse_shape
 from sltr.cli.output import print_facts, print_json, progress_bar, say
 from sltr.persistence import installed_version, package_version
+from sltr.persistence.values import printable
 
 
 def simulate(
@@ -44,6 +45,9 @@ def simulate(
 ) -> None:
     """Draw samples, responses and their true coefficient.
 
+    Files of these names are replaced. Without `--test-samples`, an OUT-test.npz of
+    another draw is an error.
+
     Examples
     --------
         sltr simulate data.npz
@@ -63,7 +67,16 @@ def simulate(
         if value < least:
             msg = f"{option}={value} was given; expected {least} or more"
             raise typer.BadParameter(msg)
+    test = out.with_name(f"{out.stem}-test.npz")
     check_destination(out)
+    check_destination(test)
+    if not test_samples and test.exists():
+        msg = (
+            f"{test} is there; expected none, since it would not belong to the new "
+            f"{out.name}. Remove it, draw new ones by --test-samples, or choose "
+            "another name"
+        )
+        raise typer.BadParameter(msg)
     drawn = make_tensor_regression(
         parse_shape(shape),
         samples + test_samples,
@@ -76,10 +89,11 @@ def simulate(
     )
     parts = {out: slice(0, samples)}
     if test_samples:
-        parts[out.with_name(f"{out.stem}-test.npz")] = slice(samples, None)
+        parts[test] = slice(samples, None)
     for path, rows in parts.items():
+        done = "Replaced" if path.exists() else "Wrote"
         _write_npz(path, X=drawn.X[rows], y=drawn.y[rows], coef=drawn.coef)
-        say(f"Wrote {path}.")
+        say(f"{done} {path}.")
     facts = {
         "files": [str(path) for path in parts],
         "samples": samples,
@@ -130,6 +144,8 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper again; a run that was stopped continues.
 
+    Several commands on one folder share the work.
+
     Examples
     --------
         sltr reproduce
@@ -160,7 +176,7 @@ def reproduce(
         )
         return
     for table in done.tables:
-        sys.stdout.write(table.read_text(encoding="utf-8"))
+        sys.stdout.write(printable(table.read_text(encoding="utf-8"), keep="\n"))
     say(f"Results, tables and figures are in {out}.")
     if done.n_failed:
         say(f"{done.n_failed} results failed; --retry runs them again.")

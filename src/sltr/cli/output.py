@@ -22,7 +22,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from sltr.persistence.values import plain_json
+from sltr.persistence.values import plain_json, printable
 
 Progress = Callable[..., None]
 
@@ -30,20 +30,23 @@ SCORES = {"r2": "R²", "mse": "MSE", "auroc": "AUROC", "accuracy": "accuracy"}
 
 
 def say(message: str) -> None:
-    """Write a line for people."""
-    sys.stderr.write(message + "\n")
+    """Write a line for people; control characters in it are written out."""
+    sys.stderr.write(printable(message) + "\n")
 
 
 def print_json(value: Any) -> None:
     """Write one JSON document; numbers that JSON lacks become null."""
-    sys.stdout.write(json.dumps(plain_json(value), ensure_ascii=False, indent=2) + "\n")
+    text = json.dumps(plain_json(value), ensure_ascii=False, indent=2)
+    if printable(text, keep="\n") != text:
+        text = json.dumps(plain_json(value), indent=2).replace("\x7f", r"\u007f")
+    sys.stdout.write(text + "\n")
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
     """Write names and values, one in a line."""
     width = max(map(len, facts))
     for name, value in facts.items():
-        sys.stdout.write(f"{name:<{width}}  {_text(value)}\n")
+        sys.stdout.write(printable(f"{name:<{width}}  {_text(value)}") + "\n")
 
 
 def print_scores(lines: Sequence[Mapping[str, Any]]) -> None:
@@ -110,10 +113,10 @@ def progress_bar(text: str, *, quiet: bool) -> Iterator[Progress]:
         yield lambda done, total, what="": None
     elif console.is_terminal:
         with _bar(console) as bar:
-            task = bar.add_task(text, total=None)
+            task = bar.add_task(printable(text), total=None)
 
             def move(done: int, total: int, what: str = "") -> None:
-                shown = f"{text}: {what}" if what else text
+                shown = printable(f"{text}: {what}" if what else text)
                 bar.update(task, completed=done, total=total, description=shown)
 
             yield move
@@ -146,7 +149,7 @@ def progress_lines(text: str, clock: Callable[[], float] = monotonic) -> Progres
 
 def _bar(console: Console) -> rich.progress.Progress:
     return rich.progress.Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_names
 from sltr.cli.output import print_json, say
 from sltr.cli.reading import match_covariates, match_images, read_samples
+from sltr.persistence.values import printable
 
 
 def predict(
@@ -30,6 +32,9 @@ def predict(
     config: Config = None,
 ) -> None:
     """Predict responses, or labels with their probabilities, for new samples.
+
+    In .csv, words that a spreadsheet would take for a formula (they begin with `=`,
+    `+`, `-` or `@`) have an apostrophe in front.
 
     Examples
     --------
@@ -62,7 +67,9 @@ def predict(
     if json:
         print_json(columns)
     elif out is None:
-        _write_csv(sys.stdout, columns)
+        text = _csv(columns)
+        # A pipe gets the labels as they are.
+        sys.stdout.write(printable(text, "\n") if sys.stdout.isatty() else text)
     else:
         _write_predictions(out, columns)
         say(f"Wrote {out}.")
@@ -78,16 +85,27 @@ def _predictions(model: Any, X: Any, covariates: Any) -> dict[str, Any]:
     return columns
 
 
-def _write_csv(file: Any, columns: dict[str, Any]) -> None:
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(["sample", *columns])
-    lists = [values.tolist() for values in columns.values()]
+def _csv(columns: dict[str, Any]) -> str:
+    text = StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["sample", *map(_harmless, columns)])
+    lists = [map(_harmless, values.tolist()) for values in columns.values()]
     table.writerows([k, *row] for k, row in enumerate(zip(*lists, strict=True)))
+    return text.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Return a cell with an apostrophe if a spreadsheet would run it as a formula."""
+    if not isinstance(value, str) or not value.startswith(tuple("=+-@\t\r\n")):
+        return value
+    try:
+        float(value)  # as -1.5
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _write_predictions(out: Path, columns: dict[str, Any]) -> None:
-    from io import BytesIO, StringIO
-
     import numpy as np
 
     from sltr.persistence.files import write_atomically
@@ -97,6 +115,4 @@ def _write_predictions(out: Path, columns: dict[str, Any]) -> None:
         np.save(content, columns["prediction"], allow_pickle=False)
         write_atomically(out, content.getvalue())
     else:
-        text = StringIO()
-        _write_csv(text, columns)
-        write_atomically(out, text.getvalue().encode())
+        write_atomically(out, _csv(columns).encode())
