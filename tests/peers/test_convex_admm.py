@@ -65,7 +65,9 @@ def oracle(A, y, low_norm, shape, low, sparse, ridge):
         + 0.5 * ridge * cp.sum_squares(w)
     )
     task = cp.Problem(cp.Minimize(objective))
-    task.solve(solver=cp.CLARABEL)
+    # Below the solver's default, which it does not reach where a minimum is flat.
+    tight = {"tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7, "tol_feas": 1e-7}
+    task.solve(solver=cp.CLARABEL, **tight)
     return task.value
 
 

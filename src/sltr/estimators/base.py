@@ -26,14 +26,37 @@ from sltr.tuning.policy import DEFAULT, Policy
 from sltr.tuning.task import Task, prepare
 
 
+def diagram_with_coef(model: Any) -> str:
+    """Return scikit-learn's diagram, and below it the coefficient of a fitted model.
+
+    An estimator uses it as its `_html_repr`, which scikit-learn calls.
+
+    Examples
+    --------
+    >>> from sltr import SLTRRegressor
+    >>> "<img" in diagram_with_coef(SLTRRegressor())
+    False
+    """
+    diagram = estimator_html_repr(model)
+    if not hasattr(model, "coef_"):
+        return diagram
+    shape = " × ".join(map(str, coef_array(model).shape))
+    name = " of ".join(filter(None, ["coef_", escape(target_name(model))]))
+    note = f"{name}, {shape}: blue below zero, red above, the strongest entry in depth"
+    return (
+        f'{diagram}<figure style="margin:.5em 0"><img src="{coef_thumbnail(model)}" '
+        f'alt="{note}" style="image-rendering:pixelated;border:1px solid #999">'
+        f'<figcaption style="font-size:85%;opacity:.8">{note}</figcaption></figure>'
+    )
+
+
 class SLTRBase(BaseEstimator):
     """What all SLTR estimators do alike: settings, preparation, a picture."""
 
     # How hard a tuning tries. Not a parameter: a subclass may set another.
     _policy: ClassVar[Policy] = DEFAULT
 
-    def _html_repr(self) -> str:
-        return diagram_with_coef(self)
+    _html_repr = diagram_with_coef
 
     def _settings(self) -> Settings:
         # Where `n_jobs` means processes over folds, these work without threads.
@@ -145,27 +168,3 @@ def linear_scores(model: Any, X: Any) -> Array:
 def predict_linear(model: Any, X: Any) -> Array:
     """Return the predictions of a fitted linear regressor, shape (n,)."""
     return linear_scores(model, X)
-
-
-def diagram_with_coef(model: Any) -> str:
-    """Return scikit-learn's diagram, and below it the coefficient of a fitted model.
-
-    An estimator uses it as its `_html_repr`, which scikit-learn calls.
-
-    Examples
-    --------
-    >>> from sltr import SLTRRegressor
-    >>> "<img" in diagram_with_coef(SLTRRegressor())
-    False
-    """
-    diagram = estimator_html_repr(model)
-    if not hasattr(model, "coef_"):
-        return diagram
-    shape = " × ".join(map(str, coef_array(model).shape))
-    name = " of ".join(filter(None, ["coef_", escape(target_name(model))]))
-    note = f"{name}, {shape}: blue below zero, red above, the strongest entry in depth"
-    return (
-        f'{diagram}<figure style="margin:.5em 0"><img src="{coef_thumbnail(model)}" '
-        f'alt="{note}" style="image-rendering:pixelated;border:1px solid #999">'
-        f'<figcaption style="font-size:85%;opacity:.8">{note}</figcaption></figure>'
-    )

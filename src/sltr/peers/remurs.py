@@ -180,7 +180,8 @@ class RemursClassifier(ClassifierMixin, _Remurs):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return labels of shape (n,)."""
-        return winning_labels(self.classes_, self.decision_function(X))
+        scores = self.decision_function(X)  # says first if the model is not fitted
+        return winning_labels(self.classes_, scores)
 
 
 class RemursRegressorCV(RegressorMixin, _RemursCV):
@@ -301,4 +302,5 @@ class RemursClassifierCV(ClassifierMixin, _RemursCV):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return labels of shape (n,)."""
-        return winning_labels(self.classes_, self.decision_function(X))
+        scores = self.decision_function(X)  # says first if the model is not fitted
+        return winning_labels(self.classes_, scores)
