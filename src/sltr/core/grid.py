@@ -48,21 +48,39 @@ def solve_grid(
     one before. How the order is cut into chunks does not change the solutions.
     Yields for each chunk a result with Q·len(chunk) rows, pilot by pilot.
     """
-    pilots = range(grid.size)
     norms: dict[tuple[int, float], list[float]] = {}
     ends = _Ends(grid.pilot) if schedule is Schedule.ONE_BY_ONE else None
     for chunk in chunks:
-        items = [(q, g) for q in pilots for g in chunk]
-        calls = [items] if schedule is Schedule.TOGETHER else [[item] for item in items]
-        results = []
-        for call in calls:
-            problem = _rows_of(grid, call).with_effective_box()
+        items = [(q, g) for q in range(grid.size) for g in chunk]
+        problem = _rows_of(grid, items).with_effective_box()
+        closed = [False] * len(items)
+        if schedule is not Schedule.PPXA:
+            closed = _closed_forms(problem, items, norms)
+        solved: list[tuple[list[int], Result]] = []  # indices of items, their results
+        known = [i for i, is_closed in enumerate(closed) if is_closed]
+        if known:
+            some = problem.take(_indices(known, problem))
+            solved.append((known, exact(some.thresholded(), some.sparse_radius)))
+        unknown = [i for i, is_closed in enumerate(closed) if not is_closed]
+        together = schedule is Schedule.TOGETHER and unknown
+        for call in [unknown] if together else [[i] for i in unknown]:
+            some = problem.take(_indices(call, problem))
             if schedule is Schedule.PPXA:
-                results.append(_by_ppxa(problem, tol, max_iter))
+                result = _by_ppxa(some, tol, max_iter)
             else:
-                closed = _closed_forms(problem, call, norms)
-                results.append(_by_admm(problem, call, closed, ends, tol, max_iter))
-        yield joined(results)
+                result = _by_admm(some, [items[i] for i in call], ends, tol, max_iter)
+            solved.append((call, result))
+        yield _in_order(solved, problem)
+
+
+def _in_order(solved: list[tuple[list[int], Result]], problem: Problem) -> Result:
+    """Return results of some indices each as those of all, by index."""
+    order = [i for indices, _ in solved for i in indices]
+    every = joined([result for _, result in solved])
+    if order == sorted(order):
+        return every
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return every.take(_indices(back, problem))
 
 
 def _by_ppxa(problem: Problem, tol: float, max_iter: int) -> Result:
@@ -72,45 +90,30 @@ def _by_ppxa(problem: Problem, tol: float, max_iter: int) -> Result:
 
 
 def _by_admm(
-    problem: Problem,
-    items: list[Item],
-    closed: list[bool],
-    ends: _Ends | None,
-    tol: float,
-    max_iter: int,
+    problem: Problem, items: list[Item], ends: _Ends | None, tol: float, max_iter: int
 ) -> Result:
-    """Solve some problems of a grid: closed forms, then bases, then the band."""
+    """Solve problems of a grid that have no closed form: bases, then the band."""
     xp = array_namespace(problem.pilot)
-    solved: list[tuple[list[int], Result]] = []  # indices of problems, their results
-    known = [i for i, is_closed in enumerate(closed) if is_closed]
-    if known:
-        some = problem.take(_indices(known, problem))
-        solved.append((known, exact(some.thresholded(), some.sparse_radius)))
-    unknown = [i for i, is_closed in enumerate(closed) if not is_closed]
-    if unknown:
-        rest = problem.take(_indices(unknown, problem))
-        items = [items[i] for i in unknown]
-        bases, base_of = _find_bases(rest, items, ends, tol, max_iter)
-        rows = _indices(base_of, problem)
-        shares = to_python(
-            rest.sparse_radius >= xp.take(bases.largest_move, rows, axis=0)
-        )
-        shared = [j for j, shares_base in enumerate(shares) if shares_base]
-        band = [j for j, shares_base in enumerate(shares) if not shares_base]
-        if shared:
-            rows = _indices([base_of[j] for j in shared], problem)
-            solved.append(([unknown[j] for j in shared], bases.result.take(rows)))
-        if band:
-            rows = _indices([base_of[j] for j in band], problem)
-            narrow = rest.take(_indices(band, problem))
-            start = _start_of_band(narrow, bases, rows, items[0], ends)
-            result, end = admm(narrow, start, tol=tol, max_iter=max_iter)
-            if ends is not None:
-                ends.add("band", items[0], end)
-            solved.append(([unknown[j] for j in band], result))
-    order = [i for indices, _ in solved for i in indices]
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return joined([result for _, result in solved]).take(_indices(back, problem))
+    bases, base_of = _find_bases(problem, items, ends, tol, max_iter)
+    rows = _indices(base_of, problem)
+    shares = to_python(
+        problem.sparse_radius >= xp.take(bases.largest_move, rows, axis=0)
+    )
+    shared = [j for j, shares_base in enumerate(shares) if shares_base]
+    band = [j for j, shares_base in enumerate(shares) if not shares_base]
+    solved = []
+    if shared:
+        rows = _indices([base_of[j] for j in shared], problem)
+        solved.append((shared, bases.result.take(rows)))
+    if band:
+        rows = _indices([base_of[j] for j in band], problem)
+        narrow = problem.take(_indices(band, problem))
+        start = _start_of_band(narrow, bases, rows, items[0], ends)
+        result, end = admm(narrow, start, tol=tol, max_iter=max_iter)
+        if ends is not None:
+            ends.add("band", items[0], end)
+        solved.append((band, result))
+    return _in_order(solved, problem)
 
 
 def _start_of_band(
