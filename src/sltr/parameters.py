@@ -13,7 +13,9 @@ from typing import Any, NoReturn
 
 def refuse(name: str, value: Any, expected: str) -> NoReturn:
     """Raise the error for a value that is not what was expected."""
-    msg = f"{name}={value!r} was given; expected {expected}."
+    long = isinstance(value, int) and value.bit_length() > 100
+    given = f"an integer of {value.bit_length()} bits" if long else repr(value)
+    msg = f"{name}={given} was given; expected {expected}."
     raise ValueError(msg)
 
 
@@ -27,20 +29,25 @@ def check_nonnegative(value: Any, name: str) -> float:
     """Return a finite, non-negative hyper-parameter, or say what is wrong with it."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number) or number < 0:
         refuse(name, value, "a finite number of at least 0")
     return number
 
 
+# Larger counts do not fit the integers of all array libraries, nor anyone's patience.
+LARGEST_COUNT = 2**31 - 1
+
+
 def check_count(
-    value: Any, name: str, *, smallest: int = 1, largest: int | None = None
+    value: Any, name: str, *, smallest: int = 1, largest: int = LARGEST_COUNT
 ) -> int:
     """Return a whole number in the range, or say what is wrong with it."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < smallest or (largest is not None and value > largest):
-        limit = "" if largest is None else f" and at most {largest}"
+    if not whole or not smallest <= value <= largest:
+        told = (whole and value > largest) or largest < LARGEST_COUNT
+        limit = f" and at most {largest}" if told else ""
         refuse(name, value, f"a whole number of at least {smallest}{limit}")
     return int(value)
 
@@ -50,7 +57,7 @@ def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     n_features = prod(given)
     try:
         clean = tuple(int(size) for size in shape)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         clean = ()
     if not clean or any(size < 1 for size in clean) or prod(clean) != n_features:
         msg = (

@@ -3,9 +3,14 @@
 import inspect
 import warnings
 
+import pytest
 from sklearn.base import BaseEstimator
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_non_transformer_estimators_n_iter,
+    parametrize_with_checks,
+)
 
 import sltr
 
@@ -71,3 +76,18 @@ def test_scikit_learn_check(estimator, check):
         # Checks set max_iter to a few steps or less.
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sltr.SLTRRegressor(1.0, 0.0, 0.0),
+        sltr.SLTRClassifier(1.0, 0.0, 0.0),
+        sltr.SLTRRegressorCV((1.0,), (0.0,), (0.0,), refine=(None,), cv=2),
+        sltr.SLTRClassifierCV((1.0,), (0.0,), (0.0,), refine=(None,), cv=2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_closed_form_counts_as_one_iteration(model):
+    check_non_transformer_estimators_n_iter(type(model).__name__, model)
+    assert model.fit(*load_iris(return_X_y=True)).n_iter_ == 1

@@ -432,3 +432,36 @@ def test_responses_that_single_precision_lacks_are_refused(rng, model):
     X = rng.normal(size=(20, 3, 2)).astype(np.float32)
     with pytest.raises(ValueError, match="Divide y by its largest entry"):
         clone(model).fit(X, 1e-60 * X[:, 0, 0].astype(float))
+
+
+HUGE = 10**400
+BUDGETS = [
+    (SLTRRegressor(epsilon=HUGE), "epsilon"),
+    (SLTRRegressor(weights=(HUGE, 1)), "weights"),
+    (SLTRRegressor(max_iter=2**70), "max_iter"),
+    (SLTRRegressorCV((HUGE,)), "epsilons"),
+    (sltr.CPRegressor(n_restarts=2**63), "n_restarts"),
+    (sltr.CPRegressor(max_iter=2**70), "max_iter"),
+    (sltr.HRTRRRegressor(n_restarts=2**63), "n_restarts"),
+    (sltr.RemursRegressorCV(n_alphas=2**63), "n_alphas"),
+    (sltr.TensorLasso(0.1, max_iter=2**63), "max_iter"),
+    (sltr.TensorElasticNet(0.1, l1_ratio=HUGE), "l1_ratio"),
+    (sltr.TensorLassoCV(tol=HUGE), "tol"),
+    (sltr.TensorLassoCV(n_alphas=2**63), "n_alphas"),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), BUDGETS, ids=lambda v: v if type(v) is str else type(v).__name__
+)
+def test_numbers_that_no_computer_has_are_refused(model, name, data):
+    with pytest.raises(ValueError, match=rf"{name}.*given; expected"):
+        clone(model).fit(*data)
+
+
+@pytest.mark.filterwarnings("ignore:.*in reduce:RuntimeWarning")
+@every_regressor
+def test_entries_near_the_largest_float_are_refused(model, data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"were given.*Divide X"):
+        clone(model).fit(X / np.abs(X).max() * np.finfo(float).max, y)

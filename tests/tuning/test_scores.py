@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.metrics import (
     accuracy_score,
@@ -9,6 +10,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from sltr import CPRegressorCV, RemursRegressorCV, SLTRRegressorCV, SURFRegressorCV
 from sltr.tuning.scores import FixedRegressor, fold_scores
 
 LABELLED = {"accuracy", "roc_auc"}
@@ -104,3 +106,28 @@ def test_a_candidate_that_is_not_finite_scores_nothing_with_weights_too():
     found = fold_scores("roc_auc", y, predictions, weight=weight)
     assert found[0] == 1.0
     assert np.isnan(found[1])
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "average_precision"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        SLTRRegressorCV((1.0,), (0.2,), (0.2,), refine=(None,), cv=2),
+        RemursRegressorCV(n_alphas=2, cv=2),
+        CPRegressorCV(cv=2, ranks=(1,), alphas_ridge=(0.1,)),
+        SURFRegressorCV(1, epsilons=(0.1,), stops=(0.0,), cv=2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_scorer_that_needs_what_the_model_has_not_is_refused(rng, model, scoring):
+    X = rng.normal(size=(20, 3, 2))
+    with pytest.raises(ValueError, match=r"cannot score this regressor.*predict_proba"):
+        clone(model).set_params(scoring=scoring).fit(X, X[:, 0, 0])
+
+
+@pytest.mark.parametrize("value", ["a", None, {"r2": 1.0}, np.zeros(2)])
+def test_a_score_that_is_no_number_is_refused(rng, value):
+    X = rng.normal(size=(20, 3, 2))
+    model = SLTRRegressorCV((1.0,), scoring=lambda model, X, y: value, cv=2)
+    with pytest.raises(ValueError, match=r"returned .*; expected one number"):
+        model.fit(X, X[:, 0, 0])

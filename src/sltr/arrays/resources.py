@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,6 +13,7 @@ from typing import Any
 import array_api_compat
 from array_api_compat import is_numpy_array, is_torch_array
 from joblib import effective_n_jobs
+from joblib.externals.loky import reusable_executor
 from threadpoolctl import ThreadpoolController
 
 from sltr.arrays import cuda as _cuda
@@ -80,3 +82,21 @@ def thread_map(n_jobs: int | None) -> Iterator[Callable]:
         return
     with ThreadPoolExecutor(n_threads) as pool:
         yield pool.map
+
+
+_of_parents: list[Any] = []
+
+
+def _forget_workers() -> None:
+    """Let a forked process start its own workers.
+
+    joblib keeps its workers for the next call. They answer to the parent only: the
+    child would wait for them for ever. The object is kept, because the end of its
+    life would end the parent's workers.
+    """
+    _of_parents.append(reusable_executor._executor)
+    reusable_executor._executor = None
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_forget_workers)

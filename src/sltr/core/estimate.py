@@ -35,7 +35,7 @@ from sltr.core.grid import (
 )
 from sltr.core.problem import Problem, Result, joined, spread_over
 from sltr.core.tensor import fold, unfold
-from sltr.parameters import check_choice, refuse
+from sltr.parameters import check_choice, check_count, refuse
 
 # Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.
 CHUNK_ENTRIES = 4_000_000
@@ -67,8 +67,7 @@ class Settings:
             _check_pair(self.weights)
         if not isinstance(self.tol, Real) or not 0 < self.tol < 1:
             refuse("tol", self.tol, "a number between 0 and 1")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            refuse("max_iter", self.max_iter, "a whole number of at least 1")
+        check_count(self.max_iter, "max_iter")
         if self.n_jobs is not None and not isinstance(self.n_jobs, Integral):
             refuse("n_jobs", self.n_jobs, "one whole number, of threads, or None")
 
@@ -76,7 +75,7 @@ class Settings:
 def _check_pair(weights: Any) -> None:
     try:
         alpha, beta = (float(w) for w in weights)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         alpha = beta = -1.0
     if not (
         0 <= alpha < float("inf") and 0 <= beta < float("inf") and alpha + beta > 0

@@ -118,7 +118,7 @@ class _SLTR(SLTRBase):
         self.epsilon_ = member.candidate.epsilon
         self.pilot_method_ = task.system.method
         self.refine_settings_ = member.candidate.settings
-        self.dual_gap_, self.n_iter_ = float(gap.max()), int(n_iter.max())
+        self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
         self._set_coef(task, fitted, member.scale)
 
 
@@ -187,7 +187,7 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         Largest relative duality gap over the modes' problems: of the estimate, before
         a refinement, of which it says nothing.
     n_iter_ : int
-        Largest number of iterations over the modes' problems; 0 for a closed form.
+        Largest number of iterations over the modes' problems; 1 for a closed form.
     ranks_ : tuple of int
         Numerical rank of each unfolding of `coef_`.
     refine_settings_ : tuple

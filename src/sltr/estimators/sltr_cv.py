@@ -150,7 +150,7 @@ class _SLTRCV(SLTRBase):
         self.lambda_sparse_, self.lambda_low_ = best.candidate.radii
         self.refine_settings_ = best.candidate.settings
         self.pilot_method_ = task.system.method
-        self.dual_gap_, self.n_iter_ = float(gap.max()), int(n_iter.max())
+        self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
         self.weights_, self.best_index_ = choice.weights, choice.index
         self.best_score_ = float(choice.scores[:, choice.index].mean())
         self.scored_by_ = default_metric(held.folds.rows)

@@ -463,7 +463,7 @@ def weight_grids(
     coefficient zero, equally spaced on a log scale, and zero: either penalty alone
     is among the candidates.
     """
-    check_count(n_alphas, "n_alphas", smallest=2)
+    check_count(n_alphas, "n_alphas", smallest=2, largest=10_000)
     xp = array_namespace(targets)
     data = centre(samples, fit_intercept, targets)
     correlation = data.y @ data.A

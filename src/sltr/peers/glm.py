@@ -178,7 +178,7 @@ def fit_path(
     starts = glm_starts(
         problem,
         form,
-        check_count(model.n_restarts, "n_restarts"),
+        check_count(model.n_restarts, "n_restarts", largest=10_000),
         check_random_state(model.random_state),
         ridge=ridges[-1],
         l1=l1,

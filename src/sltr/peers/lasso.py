@@ -37,8 +37,8 @@ class _Lasso(BaseEstimator):
             alpha=alpha,
             l1_ratio=l1_ratio,
             fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
+            tol=check_nonnegative(self.tol, "tol"),
+            max_iter=check_count(self.max_iter, "max_iter"),
         )
         weight = to_numpy(samples.weight)
         # scikit-learn casts y to the samples' precision; a large mean would suffer.
@@ -84,8 +84,8 @@ class _Lasso(BaseEstimator):
             to_numpy(data.y) * (scale * data.y_unit),
             l1_ratio=l1_ratio,
             alphas=alphas,
-            tol=self.tol,
-            max_iter=self.max_iter,
+            tol=check_nonnegative(self.tol, "tol"),
+            max_iter=check_count(self.max_iter, "max_iter"),
         )
         coef = as_array(coefs.T.reshape(-1, *samples.shape), samples.X)
         return LinearTrials(coef[:, None, ...], data.intercept(flatten(coef))[:, None])
@@ -96,7 +96,7 @@ class _Lasso(BaseEstimator):
             given = check_sequence(self.alphas, "alphas")
             clean = [check_nonnegative(alpha, "alphas") for alpha in given]
             return np.sort(clean)[::-1]
-        check_count(self.n_alphas, "n_alphas")
+        check_count(self.n_alphas, "n_alphas", largest=10_000)
         if not 0.0 < l1_ratio <= 1.0:
             msg = (
                 f"l1_ratio={l1_ratio!r} was given; expected a number above 0 and at "
@@ -239,7 +239,10 @@ class TensorElasticNet(RegressorMixin, _Lasso):
 
 def check_share(l1_ratio: Any) -> float:
     """Return the one share of the entrywise norm, or say what is wrong with it."""
-    share = float(l1_ratio) if isinstance(l1_ratio, Real) else -1.0
+    try:
+        share = float(l1_ratio) if isinstance(l1_ratio, Real) else -1.0
+    except OverflowError:
+        share = -1.0
     if not 0.0 <= share <= 1.0:
         msg = (
             f"l1_ratio={l1_ratio!r} was given; expected one number from 0 to 1. To "

@@ -238,7 +238,7 @@ class ORTRRRegressor(_TRR):
         starts = glm_starts(
             prepared.problem,
             Form(CP, shape, most),
-            check_count(self.n_restarts, "n_restarts"),
+            check_count(self.n_restarts, "n_restarts", largest=10_000),
             check_random_state(self.random_state),
             ridge=strength,
         )

@@ -115,7 +115,7 @@ def _frame_point(ax: Any, n_iter: int, value: float, tol: float) -> None:
     ax.set_ylim(min(value, tol) / 10, max(value, tol) * 10)
     below = value <= tol
     ax.annotate(
-        f"{value:.2g} after {n_iter} iterations",
+        f"{value:.2g} after {n_iter} iteration" + "s" * (n_iter != 1),
         (n_iter, value),
         xytext=(0, -8 if below else 8),
         textcoords="offset points",

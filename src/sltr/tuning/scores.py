@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import get_scorer, roc_auc_score
 
 _SQUARED = "neg_mean_squared_error"
@@ -80,7 +80,27 @@ def fold_scores(
     weighted = weight is not None and _takes_weights(scorer)
     extra = {"sample_weight": weight} if weighted else {}
     candidates = map(model, range(predictions.shape[1]))
-    return np.array([scorer(candidate, X, y, **extra) for candidate in candidates])
+    return np.array([_score(scorer, c, X, y, extra) for c in candidates])
+
+
+def _score(scorer: Callable, model: Any, X: Any, y: Any, extra: dict) -> float:
+    """Return a scorer's number; say so if the model has not what the scorer needs."""
+    try:
+        value = scorer(model, X, y, **extra)
+    except (AttributeError, IndexError, TypeError) as error:
+        kind = "classifier" if is_classifier(model) else "regressor"
+        msg = (
+            f"scoring={scorer} was given, which cannot score this {kind}: {error}. "
+            f"Expected a scorer of {kind}s, called with a model, X and y; choose one."
+        )
+        raise ValueError(msg) from error
+    if np.ndim(value) or not np.issubdtype(np.asarray(value).dtype, np.number):
+        msg = (
+            f"scoring={scorer} returned {value!r}; expected one number. Let it return "
+            "a float, higher for a better model."
+        )
+        raise ValueError(msg)
+    return float(value)
 
 
 def _takes_weights(scorer: Callable) -> bool:
