@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check tests bench bench-accuracy docs clean
+.PHONY: demo test check tests fuzz bench bench-accuracy docs clean
 
 $(VENV)/.run: pyproject.toml
 	@echo 'Setting up $(VENV): a minute or two, once.'
@@ -34,6 +34,12 @@ check: $(VENV)/.test
 
 tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto
+
+# Odd inputs and damaged files: `make fuzz N=10000 SEED=1`. About a tenth of a second each.
+N ?= 1000
+SEED ?= 0
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz $(N) --seed $(SEED)
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -78,8 +78,8 @@ def test_zeroing_weight_of_one_norm_is_its_dual_norm():
 
 
 def test_zeroing_weight_of_nothing_is_zero():
-    pull = np.random.default_rng(0).normal(size=(2, 4, 3, 5))
+    pull = np.random.default_rng(0).normal(size=(2, 4, 3, 5, 2))
     pull[0] = 0.0
-    first, second = zeroing_weight(mode_norms(3), pull)
+    first, second = zeroing_weight(mode_norms(4), pull)
     assert first == 0.0
     assert second > 0.0

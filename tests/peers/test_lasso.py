@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import ElasticNet, ElasticNetCV, Lasso, LassoCV
 from sklearn.model_selection import ShuffleSplit
 
@@ -107,3 +108,11 @@ def test_flat_rows_fold_and_single_precision_stays(data):
 def test_bad_parameters_are_named(model, message, data):
     with pytest.raises(ValueError, match=message):
         model.fit(*data)
+
+
+@pytest.mark.parametrize("max_iter", [0, 1e308, 10**400, 2**63, None])
+@pytest.mark.parametrize("model", [TensorLasso(), TensorLassoCV(n_alphas=3, cv=2)])
+def test_budgets_that_are_no_counts_are_refused(model, max_iter, rng):
+    X, y = rng.normal(size=(8, 3)), rng.normal(size=8)
+    with pytest.raises(ValueError, match=r"max_iter=.* a whole number of at least 1"):
+        clone(model).set_params(max_iter=max_iter).fit(X, y)

@@ -51,7 +51,9 @@ def test_flat_rows_are_folded_in_c_order(xp, rng):
     assert np.array_equal(xp.numpy(samples.flat), X.reshape(5, 6))
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "two", None, [1, 2]])
+@pytest.mark.parametrize(
+    "value", [-1, float("nan"), float("inf"), "two", None, [1, 2], 10**400]
+)
 def test_hyper_parameters_are_finite_and_not_negative(value):
     with pytest.raises(ValueError, match="lambda_low="):
         check_nonnegative(value, "lambda_low")
@@ -75,6 +77,15 @@ def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch)
     monkeypatch.setattr("sltr.samples.check.check_foreign_tensor", full)
     with pytest.raises(MemoryError, match="Use float32 samples"):
         check_samples(Model(), foreign.array(np.ones((4, 2))), np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(1e308, "f4"), (1e308, "f8"), (1e-308, "f8")]
+)
+def test_weights_that_the_precision_does_not_have_are_refused(size, dtype):
+    X = np.ones((4, 2), dtype)
+    with pytest.raises(ValueError, match="Weights of about 1e"):
+        check_samples(Model(), X, np.arange(4.0), np.full(4, size))
 
 
 def test_tensors_are_not_folded_into_another_shape(xp, rng):

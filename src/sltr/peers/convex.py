@@ -164,7 +164,8 @@ def zeroing_weight(norms: Sequence[TensorNorm], correlation: Array) -> Array:
     sizes = xp.stack([norm.dual(correlation) for norm in norms])
     least = xp.min(sizes, axis=0)
     # Without any correlation no weight is needed.
-    weight = len(norms) / xp.sum(1.0 / positive(sizes), axis=0)
+    divisors = xp.where(least > 0.0, sizes, 1.0)
+    weight = len(norms) / xp.sum(1.0 / divisors, axis=0)
     return xp.where(least > 0.0, weight, least)
 
 

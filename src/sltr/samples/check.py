@@ -75,9 +75,7 @@ def check_samples(
             reset=reset,
         )
         y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
-        weight = _check_sample_weight(
-            sample_weight, X, dtype=X.dtype, ensure_non_negative=True
-        )
+        weight = _as_weight(sample_weight, X)
     if not is_lazy(X):
         X = _check_values(X, None if labels else y, estimator)
     samples = Samples(X, y, weight)
@@ -102,6 +100,18 @@ def _as_float(y: np.ndarray, dtype: Any) -> np.ndarray:
     """
     single = np.dtype(dtype) == np.float32 and y.dtype == np.float32
     return y.astype(np.float32 if single else np.float64, copy=False)
+
+
+def _as_weight(sample_weight: Any, like: np.ndarray) -> np.ndarray:
+    """Return weights (n,) in the precision of the samples, ones where none are given.
+
+    They are checked before they are rounded to it: it may not have them.
+    """
+    weight = _check_sample_weight(
+        sample_weight, like, dtype=np.float64, ensure_non_negative=True
+    )
+    check_squares(float(weight.max()), like, "sample_weight", len(weight))
+    return weight.astype(like.dtype)
 
 
 def _check_values(X: Array, y: Array | None, estimator: Any) -> Array:
@@ -405,5 +415,4 @@ def _check_beside_stored(
         raise ValueError(msg)
     given = None if sample_weight is None else to_numpy(sample_weight)
     like = np.broadcast_to(np.zeros((), X.dtype), (n_samples, 1))
-    weight = _check_sample_weight(given, like, dtype=X.dtype, ensure_non_negative=True)
-    return y, weight
+    return y, _as_weight(given, like)

@@ -160,13 +160,14 @@ def largest_entry(x: Array) -> float:
 def check_squares(size: float, like: Array, name: str, count: int = 1) -> None:
     """Refuse a size whose squares, or their sum, the precision of `like` lacks.
 
-    This bounds the units of X and y, so that their products and ratios are numbers.
+    This bounds the units of X, y and weights, so that their products and ratios are
+    numbers.
     """
     limits = array_namespace(like).finfo(like.dtype)
     least, most = float(limits.smallest_normal), float(limits.max)
     if size == 0.0 or (least <= size * size and size * size <= most / count):
         return
-    what = {"X": "Samples", "y": "Responses"}[name]
+    what = {"X": "Samples", "y": "Responses", "sample_weight": "Weights"}[name]
     msg = (
         f"{what} of about {size:.0e} were given, whose squared errors {like.dtype} "
         f"does not have. Divide {name} by its largest entry."

@@ -1,0 +1,693 @@
+"""Odd but small inputs, each made from one seed, and what has to hold for them.
+
+There are three kinds of cases: fits, model files and data files. `run(seed)` makes
+the case of a seed and returns what it violates; `python -m tests.fuzz` runs many.
+An oracle is a change of the input after which the answer is known from the one
+before: it needs no second implementation, and no tolerance but that of rounding.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+from sklearn.base import is_classifier
+from sklearn.exceptions import NotFittedError
+
+import sltr
+
+# What a user's mistake, or a damaged file, may raise, given a message that says so.
+CLEAR = (ValueError, TypeError, NotFittedError)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What did not hold for a case: `label` is its class, `size` how large it is."""
+
+    seed: int
+    label: str
+    detail: str
+    case: str
+    size: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.label}: {self.detail}\n"
+            f"    # {self.case}\n"
+            f"    import sys; sys.path.insert(0, 'tests/fuzz')\n"
+            f"    from cases import case_of\n"
+            f"    print(*case_of({self.seed}).violations())"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """An estimator with its settings, samples to fit and others to predict."""
+
+    name: str
+    params: dict[str, Any]
+    X: Any
+    y: Any
+    X_new: np.ndarray
+    weight: Any = None
+    groups: np.ndarray | None = None
+    oracle: str = "repeated"
+    # What the oracle draws, such as a permutation, has a generator of its own.
+    seed: int = 0
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{k}={_short(v)}" for k, v in self.params.items())
+        weight = "none" if self.weight is None else _short(self.weight)
+        return (
+            f"{self.name}({settings}), X {self.X.shape} {self.X.dtype}, weights "
+            f"{weight}{'' if self.groups is None else ', groups'}, {self.oracle}"
+        )
+
+    @property
+    def size(self) -> int:
+        return prod(self.X.shape)
+
+    def fitted(self) -> Any:
+        """Return the fitted model; what is not about numbers may warn."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", RuntimeWarning)
+            model = getattr(sltr, self.name)(**self.params)
+            more = {} if self.groups is None else {"groups": self.groups}
+            return model.fit(self.X, self.y, sample_weight=self.weight, **more)
+
+    def violations(self) -> Iterator[tuple[str, str]]:
+        """Yield what the fit, or its comparison with the changed one, violates."""
+        try:
+            model = self.fitted()
+        except Exception as error:
+            yield from unclear("fit", error)
+            return
+        yield from _check_finite(self, model)
+        try:
+            different = ORACLES[self.oracle](self, model)
+        except CLEAR as error:
+            different = f"only the changed input is refused: {error}"
+        except Exception as error:
+            yield from unclear(self.oracle, error)
+            return
+        if different:
+            yield self.oracle, different
+
+
+def _check_finite(case: Fit, model: Any) -> Iterator[tuple[str, str]]:
+    coef = np.asarray(model.coef_)
+    if not (np.isfinite(coef).all() and np.isfinite(model.intercept_).all()):
+        yield "finite", "a coefficient is not finite"
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            predicted = model.predict(case.X_new)
+    except Exception as error:
+        yield from unclear("predict", error, ())
+        return
+    if is_classifier(model):
+        if not np.isin(predicted, case.y).all():
+            yield "finite", "a label is none of those given"
+        return
+    if not np.isfinite(predicted).all():
+        yield "finite", "a prediction is not finite"
+    elif worst := _difference(predicted, _scores(model, case.X_new), case, 1e-4):
+        yield "predict", f"predictions are not those of the coefficient: {worst}"
+
+
+def unclear(
+    where: str, error: Exception, allowed: tuple[type, ...] = CLEAR
+) -> Iterator[tuple[str, str]]:
+    """Yield an error of an unexpected type, or whose message says too little."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    at = f"{Path(place.filename).name}:{place.lineno}"
+    if not isinstance(error, allowed):
+        yield f"{where}, {type(error).__name__}", f"{error} ({at})"
+    elif len(str(error).split()) < 4:
+        yield f"{where}, message", f"{type(error).__name__}: {error} ({at})"
+
+
+def _scores(model: Any, X: np.ndarray) -> np.ndarray:
+    """Return ⟨coef, x⟩ + intercept in float64, shape (n, K), by definition."""
+    rows = np.asarray(X, float).reshape(len(X), -1)
+    coef = np.asarray(model.coef_, float).reshape(-1, rows.shape[1])
+    return rows @ coef.T + np.asarray(model.intercept_, float).reshape(1, -1)
+
+
+def _difference(one: Any, other: Any, case: Fit, tol: float) -> str:
+    """Say how far apart scores are, relative to the spread of the responses."""
+    one, other = (
+        np.asarray(a, float).reshape(len(case.X_new), -1) for a in (one, other)
+    )
+    spread = 1.0 if case.y.dtype.kind not in "fi" else float(np.ptp(case.y))
+    # Where responses do not vary, what is left is the rounding of their size.
+    size = max(spread, 1e-3 * float(np.abs(one).max()), 1e-300)
+    worst = float(np.abs(one - other).max()) / size
+    return "" if worst <= tol else f"scores differ by {worst:.1e} of the spread"
+
+
+def _short(value: Any) -> str:
+    text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+# Oracles: each returns what differs, or an empty text.
+
+Oracle = Callable[[Fit, Any], str]
+ORACLES: dict[str, Oracle] = {}
+
+
+def oracle(function: Oracle) -> Oracle:
+    """Enter an oracle in the table."""
+    ORACLES[function.__name__] = function
+    return function
+
+
+def _tolerance(case: Fit) -> float:
+    """Return the rounding that a fit may amplify: solvers stop at a residual."""
+    exact = 1e-2 if np.dtype(case.X.dtype).itemsize < 8 else 1e-5
+    return max(exact, 10 * SPECS[case.name].amplifies)
+
+
+def _agree(case: Fit, model: Any, changed: Fit, factor: float = 1.0) -> str:
+    """Compare the fit of the changed case, at its new samples, with the first one.
+
+    Responses in other units have `factor` times the scores.
+    """
+    other = changed.fitted()
+    found = _scores(other, changed.X_new) / factor
+    return _compare(case, model, other, found, _tolerance(case))
+
+
+def _compare(case: Fit, model: Any, other: Any, found: Any, tol: float) -> str:
+    """Say how scores `found` by another fit differ from those of the first one.
+
+    Two candidates of nearly one held-out score may change places by rounding: the
+    score must be the same, and what was chosen is only compared if it is, too.
+    """
+    if hasattr(model, "cv_results_"):
+        one, two = (
+            np.asarray(m.cv_results_["mean_test_score"]) for m in (model, other)
+        )
+        best, chosen = _chosen(model), _chosen(other)
+        if not np.array_equal(best, chosen):
+            tied = len(one) != len(two) or np.isclose(
+                one[best], one[chosen], 0.02, 0.02
+            )
+            return "" if np.all(tied) else "another candidate is chosen"
+        shares = getattr(model, "weights_", None), getattr(other, "weights_", None)
+        if shares[0] is not None and not (
+            shares[0].shape == shares[1].shape and np.allclose(*shares, atol=1e-3)
+        ):
+            return ""
+    return _difference(found, _scores(model, case.X_new), case, tol)
+
+
+def _chosen(model: Any) -> int:
+    """Return the place of the chosen candidate among those tried."""
+    if hasattr(model, "best_index_"):
+        return model.best_index_
+    return int(np.argmax(model.cv_results_["mean_test_score"]))
+
+
+@oracle
+def repeated(case: Fit, model: Any) -> str:
+    """The same fit again gives the same bits."""
+    again = case.fitted()
+    same = np.array_equal(model.coef_, again.coef_)
+    return "" if same else "a second fit differs"
+
+
+@oracle
+def saved(case: Fit, model: Any) -> str:
+    """A model that was written and read predicts the same bits."""
+    with tempfile.TemporaryDirectory() as folder:
+        other = sltr.load(sltr.save(model, Path(folder) / "model"))
+    same = np.array_equal(model.predict(case.X_new), other.predict(case.X_new))
+    return "" if same else "the loaded model predicts something else"
+
+
+@oracle
+def permuted_samples(case: Fit, model: Any) -> str:
+    """The order of the samples does not matter; given folds follow it."""
+    order = np.random.default_rng(case.seed).permutation(len(case.y))
+    return _agree(case, model, _take(case, order))
+
+
+@oracle
+def permuted_entries(case: Fit, model: Any) -> str:
+    """The order of entries along a mode does not matter."""
+    rng = np.random.default_rng(case.seed)
+    axis = int(rng.integers(1, case.X.ndim))
+    order = rng.permutation(case.X.shape[axis])
+    changed = replace(
+        case, X=case.X.take(order, axis), X_new=case.X_new.take(order, axis)
+    )
+    return _agree(case, model, changed)
+
+
+@oracle
+def transposed_modes(case: Fit, model: Any) -> str:
+    """The order of the modes does not matter."""
+    axes = np.random.default_rng(case.seed).permutation(case.X.ndim - 1) + 1
+    changed = replace(
+        case, X=case.X.transpose(0, *axes), X_new=case.X_new.transpose(0, *axes)
+    )
+    return _agree(case, model, changed)
+
+
+@oracle
+def other_units(case: Fit, model: Any) -> str:
+    """Powers of two as units of X and y change the coefficient by their ratio."""
+    rng = np.random.default_rng(case.seed)
+    largest = 8 if np.dtype(case.X.dtype).itemsize < 8 else 30
+    s, c = (2.0 ** int(k) for k in rng.integers(-largest, largest + 1, 2))
+    c = 1.0 if is_classifier(model) else c
+    changed = replace(
+        case,
+        params=case.params | SPECS[case.name].in_units(case.params, s, c),
+        X=case.X * np.asarray(s, case.X.dtype),
+        X_new=case.X_new * np.asarray(s, case.X.dtype),
+        y=case.y if is_classifier(model) else case.y * c,
+    )
+    return _agree(case, model, changed, c)
+
+
+@oracle
+def added_constants(case: Fit, model: Any) -> str:
+    """With an intercept, constants added to entries and responses do not matter."""
+    rng = np.random.default_rng(case.seed)
+    shift = rng.normal(size=case.X.shape[1:]).astype(case.X.dtype)
+    changed = replace(case, X=case.X + shift, X_new=case.X_new + shift)
+    if is_classifier(model):
+        return _agree(case, model, changed)
+    changed = replace(changed, y=case.y + 3.0)
+    other = changed.fitted()
+    moved = _scores(other, changed.X_new) - 3.0
+    return _compare(case, model, other, moved, _tolerance(case))
+
+
+@oracle
+def whole_weights(case: Fit, model: Any) -> str:
+    """Whole weights are repetitions; a weight of zero leaves the sample out."""
+    assert case.weight is not None
+    order = np.repeat(np.arange(len(case.y)), case.weight.astype(int))
+    return _agree(case, model, replace(_take(case, order), weight=None))
+
+
+@oracle
+def parallel(case: Fit, model: Any) -> str:
+    """`n_jobs` changes how long a fit takes and nothing else."""
+    # Threads: a process for each of thousands of small fits would take long to start.
+    with parallel_config(backend="threading"):
+        return _agree(case, model, replace(case, params=case.params | {"n_jobs": 2}))
+
+
+@oracle
+def precision(case: Fit, model: Any) -> str:
+    """Single precision finds about the same."""
+    single = replace(case, X=case.X.astype("float32"))
+    other = single.fitted()
+    return _compare(case, model, other, _scores(other, case.X_new), 0.02)
+
+
+@oracle
+def torch_tensors(case: Fit, model: Any) -> str:
+    """PyTorch's tensors give what NumPy's arrays give."""
+    import torch
+
+    other = replace(case, X=torch.asarray(case.X)).fitted()
+    return _compare(case, model, other, _scores(other, case.X_new), _tolerance(case))
+
+
+def _take(case: Fit, order: np.ndarray) -> Fit:
+    """Return the case with some samples, in an order; given folds point at the same."""
+    params = dict(case.params)
+    if isinstance(params.get("cv"), list):
+        params["cv"] = [
+            tuple(np.flatnonzero(np.isin(order, part)) for part in fold)
+            for fold in params["cv"]
+        ]
+    return replace(
+        case,
+        params=params,
+        X=case.X[order],
+        y=case.y[order],
+        weight=None if case.weight is None else case.weight[order],
+        groups=None if case.groups is None else case.groups[order],
+    )
+
+
+# Estimators: settings to draw from, and which oracles hold for them.
+
+ALWAYS = ("repeated", "saved", "permuted_samples", "precision")
+SHAPED = ("permuted_entries", "transposed_modes")
+
+
+def _no_change(params: dict, s: float, c: float) -> dict:
+    return {}
+
+
+def _penalised(params: dict, s: float, c: float) -> dict:
+    """Return absolute penalties where X is s times, y c times as large."""
+    scales = {"alpha": s * c, "alpha_sparse": s * c, "alpha_low": s * c}
+    scales |= {"alpha_ridge": s * s}
+    return {name: params[name] * scales[name] for name in scales if name in params}
+
+
+def _ridge_penalty(params: dict, s: float, c: float) -> dict:
+    epsilon = params.get("epsilon", "loo")
+    return {} if epsilon == "loo" else {"epsilon": epsilon * s * s}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Settings to draw from, and the oracles that hold."""
+
+    settings: dict[str, tuple]
+    oracles: tuple[str, ...]
+    in_units: Callable[[dict, float, float], dict] = _no_change
+    # How far rounding may grow, as a part of the responses' spread.
+    amplifies: float = 0.0
+    least_order: int = 1
+    tuned: bool = field(default=False)
+
+
+_RADII = (0.0, 0.1, 0.5, 1.0)
+_SLTR = {
+    "epsilon": ("loo", 0.3, 3.0),
+    "lambda_sparse": _RADII,
+    "lambda_low": _RADII,
+    "coupling": ("average", "average", "joint"),
+    "weights": ("unit", "radius", (1.0, 0.5)),
+    "solver": ("admm", "admm", "ppxa"),
+    "tol": (1e-6,),
+    "max_iter": (100,),
+}
+_REFITS = ("scale", "reweight", "tucker", "cp", "sparse")
+_SLTR_CV = {
+    "lambdas_sparse": ((0.0, 0.5), (0.3,)),
+    "lambdas_low": ((0.0, 0.5), (0.3,)),
+    "refine": ((None,), (None, "scale"), (None, "reweight"), ("sparse",), ("cp",)),
+    "rule": ("average", "vote", "best", "1se"),
+}
+_STARTS = {"n_restarts": (1,), "max_iter": (30,)}
+_FACTORS = {"alpha_ridge": (1e-2, 1.0), **_STARTS}
+_CONVEX = {
+    "alpha_sparse": (0.0, 0.1, 1.0),
+    "alpha_low": (0.0, 0.1, 1.0),
+    "alpha_ridge": (0.0, 0.1),
+    "tol": (1e-6,),
+    "max_iter": (300,),
+}
+_ARRAYS = (*ALWAYS, "added_constants", "other_units", "whole_weights")
+SCORINGS = (None, None, "r2", "neg_mean_absolute_error", "max_error")
+
+SPECS = {
+    "SLTRRegressor": Spec(
+        {**_SLTR, "refine": (None, *_REFITS)},
+        (*_ARRAYS, *SHAPED, "torch_tensors", "parallel"),
+        _ridge_penalty,
+    ),
+    "SLTRClassifier": Spec(
+        {**_SLTR, "refine": (None, *_REFITS)},
+        (*_ARRAYS, *SHAPED, "torch_tensors"),
+        _ridge_penalty,
+    ),
+    "SLTRRegressorCV": Spec(
+        _SLTR_CV,
+        (*_ARRAYS, "permuted_entries", "parallel"),
+        tuned=True,
+    ),
+    "SLTRClassifierCV": Spec(
+        _SLTR_CV, (*_ARRAYS, "permuted_entries", "parallel"), tuned=True
+    ),
+    "TensorRidge": Spec(
+        {"epsilon": ("loo", 0.3, 3.0)},
+        (*_ARRAYS, *SHAPED, "torch_tensors"),
+        _ridge_penalty,
+    ),
+    "ElemRidge": Spec(
+        {"epsilon": ("loo", 0.3), "lambda_sparse": _RADII},
+        (*_ARRAYS, *SHAPED),
+        _ridge_penalty,
+    ),
+    "TensorLasso": Spec(
+        {"alpha": (0.01, 0.1, 1.0), "tol": (1e-8,)}, (*_ARRAYS, *SHAPED), _penalised
+    ),
+    "TensorElasticNet": Spec(
+        {"alpha": (0.01, 0.1, 1.0), "tol": (1e-8,)},
+        (*ALWAYS, *SHAPED, "whole_weights", "added_constants"),
+    ),
+    "TensorLassoCV": Spec({"n_alphas": (5,)}, (*_ARRAYS, *SHAPED), tuned=True),
+    "RemursRegressor": Spec(_CONVEX, (*_ARRAYS, *SHAPED), _penalised),
+    "RemursClassifier": Spec(_CONVEX, (*ALWAYS, *SHAPED), _penalised),
+    "RemursRegressorCV": Spec(
+        {"n_alphas": (2, 3), "max_iter": (300,)},
+        (*_ARRAYS, *SHAPED, "parallel"),
+        tuned=True,
+    ),
+    "SturmRegressor": Spec(_CONVEX, _ARRAYS, _penalised, least_order=3),
+    "SURFRegressor": Spec(
+        {"n_components": (1, 2), "max_steps": (200,)}, ALWAYS, least_order=2
+    ),
+    "CPRegressor": Spec({"rank": (1, 2), **_FACTORS}, ALWAYS, amplifies=1e-4),
+    "CPClassifier": Spec({"rank": (1, 2), **_FACTORS}, ALWAYS, amplifies=1e-4),
+    "TuckerRegressor": Spec({"ranks": (1, 2), **_FACTORS}, ALWAYS, amplifies=1e-4),
+    "HRTRRRegressor": Spec(
+        {"rank": (1, 2), "alpha_ridge": (0.1,), "max_iter": (30,)},
+        ALWAYS,
+        amplifies=1e-4,
+    ),
+    "ORTRRRegressor": Spec(
+        {"max_rank": (2,), "beta": (1.0,), "max_iter": (30,)}, ALWAYS, amplifies=1e-4
+    ),
+    "TPGDRegressor": Spec(
+        {"ranks": (1, 2), "sparsity": (0.5, 1.0), "max_iter": (50,)},
+        ALWAYS,
+        least_order=2,
+    ),
+    "CPRegressorCV": Spec(
+        {"ranks": ((1,), (1, 2)), "alphas_ridge": ((0.1,),), **_STARTS},
+        ALWAYS,
+        amplifies=1e-4,
+        tuned=True,
+    ),
+}
+
+
+def draw_fit(rng: np.random.Generator) -> Fit:
+    """Draw an estimator, settings and samples."""
+    names = list(SPECS)
+    share = np.array([4.0 if name.startswith("SLTR") else 1.0 for name in names])
+    name = str(rng.choice(names, p=share / share.sum()))
+    spec = SPECS[name]
+    shape = _draw_shape(rng, spec.least_order)
+    n = int(rng.integers(8, 17) if spec.tuned else rng.integers(4, 15))
+    labels = "Classifier" in name
+    X, y, X_new = _draw_samples(rng, n, shape, labels)
+    params = {key: _pick(rng, values) for key, values in spec.settings.items()}
+    params["fit_intercept"] = bool(rng.random() < 0.8)
+    chosen = str(rng.choice(spec.oracles))
+    weight = _draw_weight(rng, n, chosen == "whole_weights")
+    groups = None
+    if spec.tuned:
+        given = chosen in ("permuted_samples", "whole_weights")
+        params["cv"], groups = _draw_folds(rng, y, labels, given)
+        if "scoring" in getattr(sltr, name)().get_params():
+            params["scoring"] = None if labels else _pick(rng, SCORINGS)
+    case = Fit(
+        name, params, X, y, X_new, weight, groups, chosen, int(rng.integers(2**31))
+    )
+    return _admissible(case) if rng.random() < 0.8 else _odd(rng, case)
+
+
+# Values of parameters that nobody should give. Budgets do not get large ones.
+ODD = (None, True, -1, 0, 0.5, float("nan"), float("inf"), "x", (), [1, "a"], 1e308, {})
+LARGE = (10**400, 2**63)
+BUDGETS = ("max_iter", "max_steps", "n_restarts", "n_alphas")
+
+
+def _odd(rng: np.random.Generator, case: Fit) -> Fit:
+    """Return the case with something in it that is likely to be refused."""
+    n, kind = len(case.y), int(rng.integers(8))
+    case = replace(case, oracle="repeated")
+    if kind < 3:
+        params = getattr(sltr, case.name)().get_params()
+        key = str(rng.choice(sorted(set(params) - {"progress", "n_jobs"})))
+        odd = _pick(rng, ODD if key in BUDGETS else ODD + LARGE)
+        return replace(case, params=case.params | {key: odd})
+    if kind == 3:
+        X = case.X.copy()
+        X.reshape(-1)[rng.integers(X.size)] = _pick(
+            rng, (np.nan, np.inf, np.finfo(X.dtype).max, -1e30, 1e-300)
+        )
+        return replace(case, X=X)
+    if kind == 4:
+        X = case.X
+        odd = (
+            X[:0],
+            X[:1],
+            X[:, :0],
+            X[:, 0],
+            X.astype(complex),
+            X.astype(object),
+            X.astype(str),
+            X.reshape(n, -1),
+            X.reshape(-1),
+            X > 0,
+        )
+        X = _pick(rng, odd)
+        return replace(case, X=X, X_new=X)
+    if kind == 5:
+        y = case.y
+        odd = (
+            y[:-1],
+            y[:, None],
+            y[None],
+            np.full(n, np.nan),
+            np.full(n, 1e18),
+            np.full(n, None),
+            np.arange(n),
+            y.astype(str),
+            np.zeros(n),
+            1j * np.ones(n),
+            np.arange(n).astype("M8[s]"),
+        )
+        return replace(case, y=_pick(rng, odd))
+    if kind == 6:
+        odd = (
+            np.zeros(n),
+            -np.ones(n),
+            np.ones(n - 1),
+            np.full(n, np.nan),
+            np.ones((n, 1)),
+            np.eye(n)[0],
+            np.full(n, 1e308),
+            np.full(n, 1e-308),
+            ["a"] * n,
+            2.0,
+        )
+        return replace(case, weight=_pick(rng, odd))
+    if "cv" not in case.params:
+        return case
+    rows = np.arange(n)
+    odd = (
+        [(rows, rows + 1)],
+        [(rows[:0], rows)],
+        [(rows, rows[:0])],
+        [],
+        [(rows,)],
+        1,
+        n + 1,
+        [(rows, -rows - 5)],
+        "x",
+        iter([]),
+        [(rows[1:], rows[:1])],
+        [(rows > 2, rows < 3)],
+    )
+    return replace(case, params=case.params | {"cv": _pick(rng, odd)})
+
+
+def _admissible(case: Fit) -> Fit:
+    """Return the case with settings for which its oracle is meant to hold."""
+    params = dict(case.params)
+    if case.oracle == "added_constants":
+        params["fit_intercept"] = True
+    if (
+        "refine" in params
+        and not isinstance(params["refine"], tuple)
+        and (case.oracle not in ("repeated", "saved", "other_units", "parallel"))
+    ):
+        # Folds of its own, by the order of the samples, choose a refit's settings.
+        params["refine"] = None
+    if case.oracle == "whole_weights" and params.get("refine") == ("sparse",):
+        # Its refit asks how many samples there are, not how much they weigh.
+        params["refine"] = (None,)
+    if case.oracle == "whole_weights" and "scoring" in params:
+        # A fold that holds one sample is scored by another measure than R².
+        labels = "Classifier" in case.name
+        params["scoring"] = "accuracy" if labels else "neg_mean_squared_error"
+    if case.oracle in ("whole_weights", "precision", "torch_tensors"):
+        # Leaving a sample out is not lowering its weight by one, and the penalty of
+        # least error may be any where the error is flat.
+        if params.get("epsilon") == "loo":
+            params["epsilon"] = 3.0
+        if "epsilons" in getattr(sltr, case.name)().get_params():
+            params["epsilons"] = (3.0,)
+    if case.oracle in ("precision", "torch_tensors"):
+        case = replace(case, X=case.X.astype(float), X_new=case.X_new.astype(float))
+    return replace(case, params=params)
+
+
+def _pick(rng: np.random.Generator, values: tuple) -> Any:
+    return values[rng.integers(len(values))]
+
+
+def _draw_shape(rng: np.random.Generator, least_order: int) -> tuple[int, ...]:
+    order = int(rng.integers(least_order, 5))
+    shape = [1] * order
+    while prod(shape) < 4 or rng.random() < 0.7:
+        shape[rng.integers(order)] += 1
+        if prod(shape) > 36:
+            break
+    return tuple(shape)
+
+
+def _draw_samples(
+    rng: np.random.Generator, n: int, shape: tuple[int, ...], labels: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    coef = rng.normal(size=shape) * (rng.random(shape) < 0.4)
+    X = rng.normal(size=(n + 5, *shape)) + _pick(rng, (0.0, 1.0))
+    odd = rng.random()
+    if odd < 0.1:
+        X[:, ..., 0] = 0.0
+    elif odd < 0.2:
+        X[1] = X[0]
+    elif odd < 0.3:
+        X = np.round(X)
+    response = X.reshape(n + 5, -1) @ coef.reshape(-1)
+    response += rng.normal(size=n + 5) * _pick(rng, (0.01, 0.3, 3.0))
+    y = response[:n]
+    if labels:
+        # Every class has three samples at least, for folds to have all of them.
+        n_classes = 3 if n > 10 and rng.random() < 0.3 else 2
+        y = np.argsort(np.argsort(y)) * n_classes // n
+        y = np.array(["c", "a", "b"])[y] if rng.random() < 0.5 else y
+    elif rng.random() < 0.05:
+        y = np.full(n, 2.0)
+    dtype = _pick(rng, (float, float, "float32"))
+    return X[:n].astype(dtype), y, X[n:].astype(dtype)
+
+
+def _draw_weight(rng: np.random.Generator, n: int, whole: bool) -> np.ndarray | None:
+    if whole:
+        return rng.integers(0, 4, n).astype(float)
+    if rng.random() < 0.6:
+        return None
+    weight = rng.random(n) + 0.1
+    weight[rng.random(n) < 0.2] = 0.0
+    return weight
+
+
+def _draw_folds(
+    rng: np.random.Generator, y: np.ndarray, labels: bool, given: bool
+) -> tuple[Any, np.ndarray | None]:
+    """Draw a number of folds, perhaps with groups, or a list of them."""
+    n_folds, rows = int(rng.integers(2, 4)), np.arange(len(y))
+    if not given:
+        groups = rng.integers(0, 4, len(y)) if rng.random() < 0.2 else None
+        return n_folds, groups
+    # In the order of y, so that each fold has all classes.
+    part = np.argsort(np.argsort(y, kind="stable")) % n_folds
+    return [(rows[part != k], rows[part == k]) for k in range(n_folds)], None
