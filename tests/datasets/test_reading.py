@@ -59,6 +59,17 @@ def test_arrays_that_are_not_what_their_header_says_are_named(tmp_path, content)
         load_npz(tmp_path / "d.npz")
 
 
+def test_a_header_longer_than_its_file_takes_no_memory(tmp_path):
+    content = b"\x93NUMPY\x02\x00" + struct.pack("<I", 10**9) + npy_bytes(X)[10:]
+    (tmp_path / "d.npy").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"d\.npy cannot be read: "):
+        load_npy(tmp_path / "d.npy")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
 def test_fields_with_names_in_any_script_are_read(tmp_path):
     """NumPy stores them in the third version of its format, others in the first."""
     table = np.array([(1.0, 2), (3.0, 4)], [("größe", "f8"), ("名", "i4")])

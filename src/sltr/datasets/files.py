@@ -7,6 +7,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from io import BytesIO
 from math import inf, isfinite, prod
 from os import PathLike
 from pathlib import Path
@@ -25,6 +26,8 @@ AnyPath = str | PathLike[str]
 SUFFIXES = (".nii", ".nii.gz", ".npy", ".npz", ".zarr")
 # Names that an error message lists at most.
 LISTED = 20
+# NumPy reads headers of up to 10,000 characters.
+LONGEST_HEADER = 50_000
 
 
 def load_data(
@@ -216,11 +219,13 @@ def _read_stream(stream: Any, size: int) -> np.ndarray:
 def _check_header(stream: BinaryIO, size: int) -> None:
     """Refuse an array of `size` bytes whose header asks for more memory, or less."""
     npy = np.lib.format
-    first = npy.read_magic(stream) == (1, 0)
+    # From memory: a header may say that it is longer than all there is.
+    head = BytesIO(stream.read(LONGEST_HEADER))
+    first = npy.read_magic(head) == (1, 0)
     # The third version differs from the second in the names of fields alone.
     header = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
-    shape, _, dtype = header(stream)
-    asked, there = prod(shape) * dtype.itemsize, size - stream.tell()
+    shape, _, dtype = header(head)
+    asked, there = prod(shape) * dtype.itemsize, size - head.tell()
     if not dtype.hasobject and (asked != there or dtype.itemsize == 0):
         msg = (
             f"its header says shape {shape} and dtype {dtype}, {asked} bytes, but "

@@ -14,7 +14,7 @@ from sltr.arrays import (
     positive_solver,
     to_python,
 )
-from sltr.parameters import check_nonnegative
+from sltr.parameters import check_nonnegative, refuse
 from sltr.samples.front import check_squares
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
         msg = f"epsilon={epsilon!r} was given; expected a number or 'loo'."
         raise ValueError(msg)
     if not isinstance(epsilon, str):
-        return check_nonnegative(epsilon, "epsilon")
+        penalty = check_nonnegative(epsilon, "epsilon")
+        if penalty > float(array_namespace(like).finfo(like.dtype).max):
+            refuse("epsilon", epsilon, f"a number that {like.dtype} has")
+        return penalty
     scale = system.mean_eigenvalue()
     # Samples that stay in a file have not been read before.
     check_squares(max(scale, 0.0) ** 0.5, like, "X")
