@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check tests fuzz bench bench-accuracy docs clean
+.PHONY: demo test check tests test-floors fuzz bench bench-accuracy docs clean
 
 $(VENV)/.run: pyproject.toml
 	@echo 'Setting up $(VENV): a minute or two, once.'
@@ -41,6 +41,23 @@ SEED ?= 0
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz $(N) --seed $(SEED)
 
+# The lowest versions that pyproject.toml allows, in an environment of their own: all quick tests but
+# scikit-learn's own checks, the paper's studies and the docs; a quarter of an hour on two busy cores.
+# Old packages warn of what newer ones deprecate: such warnings are not ours.
+FLOORS := .venv-floors
+FLOOR_TESTS ?= tests --ignore=tests/estimators/test_estimator_checks.py \
+	--ignore=tests/reproduction --ignore=tests/test_docs.py
+$(FLOORS)/.done: pyproject.toml tests/floors.py
+	$(PYTHON) -m venv $(FLOORS)
+	$(FLOORS)/bin/python -m pip install --quiet --upgrade pip
+	$(FLOORS)/bin/python tests/floors.py > $(FLOORS)/floors.txt
+	$(FLOORS)/bin/python -m pip install --quiet -c $(FLOORS)/floors.txt -e '.[test]'
+	touch $@
+
+test-floors: $(FLOORS)/.done
+	$(FLOORS)/bin/python -m pytest -n auto -m 'not slow and not gpu and not browser' \
+		-W ignore::DeprecationWarning -W ignore::pytest.PytestRemovedIn10Warning $(FLOOR_TESTS)
+
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
@@ -54,4 +71,4 @@ bench-accuracy: $(VENV)/.run
 	$(BIN)/python benchmarks/accuracy.py simulated $(ACCURACY)
 
 clean:
-	rm -rf $(VENV) build dist demo_output docs/_build docs/gallery docs/generated docs/sg_execution_times.rst
+	rm -rf $(VENV) $(FLOORS) build dist demo_output docs/_build docs/gallery docs/generated docs/sg_execution_times.rst

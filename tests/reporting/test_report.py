@@ -489,7 +489,7 @@ def test_training_labels_must_be_the_models(data, tmp_path):
     with pytest.raises(ValueError, match="60 samples and 59 responses"):
         report(model, X, words[1:], tmp_path / "r.html", X_test=X, y_test=words)
     with pytest.raises(ValueError, match="expected numbers, as in fit"):
-        report(Ridge().fit(X, y), X, words + "!", tmp_path / "r.html")
+        report(Ridge().fit(X, y), X, np.char.add(words, "!"), tmp_path / "r.html")
 
 
 def test_samples_of_one_class_can_be_reported(data, tmp_path):
