@@ -48,39 +48,54 @@ def solve_grid(
     one before. How the order is cut into chunks does not change the solutions.
     Yields for each chunk a result with Q·len(chunk) rows, pilot by pilot.
     """
-    norms: dict[tuple[int, float], list[float]] = {}
+    grid = grid.with_effective_box()
+    closed_forms = _ClosedForms(grid)
     ends = _Ends(grid.pilot) if schedule is Schedule.ONE_BY_ONE else None
     for chunk in chunks:
         items = [(q, g) for q in range(grid.size) for g in chunk]
-        problem = _rows_of(grid, items).with_effective_box()
-        closed = [False] * len(items)
+        solved = _Solved()
+        known: list[int] = []
         if schedule is not Schedule.PPXA:
-            closed = _closed_forms(problem, items, norms)
-        solved: list[tuple[list[int], Result]] = []  # indices of items, their results
-        known = [i for i, is_closed in enumerate(closed) if is_closed]
+            known = closed_forms.among(items)
         if known:
-            some = problem.take(_indices(known, problem))
-            solved.append((known, exact(some.thresholded(), some.sparse_radius)))
-        unknown = [i for i, is_closed in enumerate(closed) if not is_closed]
+            solved.add(known, *closed_forms.solutions([items[i] for i in known]))
+        unknown = sorted(set(range(len(items))) - set(known))
         together = schedule is Schedule.TOGETHER and unknown
         for call in [unknown] if together else [[i] for i in unknown]:
-            some = problem.take(_indices(call, problem))
+            some = [items[i] for i in call]
+            problem = _rows_of(grid, some)
             if schedule is Schedule.PPXA:
-                result = _by_ppxa(some, tol, max_iter)
+                solved.add(call, _by_ppxa(problem, tol, max_iter))
             else:
-                result = _by_admm(some, [items[i] for i in call], ends, tol, max_iter)
-            solved.append((call, result))
-        yield _in_order(solved, problem)
+                solved.add(call, _by_admm(problem, some, ends, tol, max_iter))
+        yield solved.in_order(grid)
 
 
-def _in_order(solved: list[tuple[list[int], Result]], problem: Problem) -> Result:
-    """Return results of some indices each as those of all, by index."""
-    order = [i for indices, _ in solved for i in indices]
-    every = joined([result for _, result in solved])
-    if order == sorted(order):
-        return every
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return every.take(_indices(back, problem))
+class _Solved:
+    """Results of some problems each, and which row of them is whose solution."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self.row_of: dict[int, int] = {}
+        self.n_rows = 0
+
+    def add(
+        self, indices: list[int], result: Result, rows: list[int] | None = None
+    ) -> None:
+        """Add the result of some problems; by default each has a row of its own."""
+        rows = list(range(len(indices))) if rows is None else rows
+        for i, row in zip(indices, rows, strict=True):
+            self.row_of[i] = self.n_rows + row
+        self.results.append(result)
+        self.n_rows += result.x.shape[0]
+
+    def in_order(self, problem: Problem) -> Result:
+        """Return the results of all problems by their index, in one copy."""
+        rows = [self.row_of[i] for i in range(len(self.row_of))]
+        every = joined(self.results)
+        if rows == list(range(self.n_rows)):
+            return every
+        return every.take(_indices(rows, problem))
 
 
 def _by_ppxa(problem: Problem, tol: float, max_iter: int) -> Result:
@@ -101,10 +116,9 @@ def _by_admm(
     )
     shared = [j for j, shares_base in enumerate(shares) if shares_base]
     band = [j for j, shares_base in enumerate(shares) if not shares_base]
-    solved = []
+    solved = _Solved()
     if shared:
-        rows = _indices([base_of[j] for j in shared], problem)
-        solved.append((shared, bases.result.take(rows)))
+        solved.add(shared, bases.result, [base_of[j] for j in shared])
     if band:
         rows = _indices([base_of[j] for j in band], problem)
         narrow = problem.take(_indices(band, problem))
@@ -112,8 +126,8 @@ def _by_admm(
         result, end = admm(narrow, start, tol=tol, max_iter=max_iter)
         if ends is not None:
             ends.add("band", items[0], end)
-        solved.append((band, result))
-    return _in_order(solved, problem)
+        solved.add(band, result)
+    return solved.in_order(problem)
 
 
 def _start_of_band(
@@ -194,18 +208,43 @@ def _solve_bases(
     return joined([known, solved]).take(rows), cold_start(free).join(end).take(rows)
 
 
-def _closed_forms(
-    problem: Problem, items: list[Item], norms: dict[tuple[int, float], list[float]]
-) -> list[bool]:
-    """Say which problems have a closed form; measures each pilot and box once."""
-    radii = to_python(problem.sparse_radius)
-    keys = [(q, a) for (q, _), a in zip(items, radii, strict=True)]
-    new = {key: i for i, key in enumerate(keys) if key not in norms}
-    if new:
-        some = problem.take(_indices(list(new.values()), problem))
-        norms |= zip(new, to_python(some.norms_of_clip()), strict=True)
-    known = as_array([norms[key] for key in keys], problem.pilot)
-    return to_python(problem.is_closed_form(known))
+class _ClosedForms:
+    """The closed forms of a grid; each pilot and box is looked at once."""
+
+    def __init__(self, grid: Problem):
+        self.grid = grid
+        self.radii = to_python(grid.sparse_radius)
+        self.norms: dict[tuple[int, float], list[float]] = {}
+        # All that a closed form asks of a pilot, once the norms are known.
+        self.outline = replace(grid, pilot=grid.largest_entries()[:, None])
+
+    def _keys(self, items: list[Item]) -> list[tuple[int, float]]:
+        n_candidates = len(self.radii) // self.grid.size
+        return [(q, self.radii[q * n_candidates + g]) for q, g in items]
+
+    def among(self, items: list[Item]) -> list[int]:
+        """Return which of some problems have a closed form."""
+        keys = self._keys(items)
+        new = {
+            key: item
+            for key, item in zip(keys, items, strict=True)
+            if key not in self.norms
+        }
+        if new:
+            norms = _rows_of(self.grid, list(new.values())).norms_of_clip()
+            self.norms |= zip(new, to_python(norms), strict=True)
+        known = as_array([self.norms[key] for key in keys], self.grid.pilot)
+        closed = to_python(_rows_of(self.outline, items).is_closed_form(known))
+        return [i for i, is_closed in enumerate(closed) if is_closed]
+
+    def solutions(self, items: list[Item]) -> tuple[Result, list[int]]:
+        """Return the distinct solutions of some problems, and the row of each one's."""
+        keys = self._keys(items)
+        first = dict(zip(reversed(keys), reversed(items), strict=True))
+        problem = _rows_of(self.grid, list(first.values()))
+        row_of = {key: row for row, key in enumerate(first)}
+        solution = exact(problem.thresholded(), problem.sparse_radius)
+        return solution, [row_of[key] for key in keys]
 
 
 @dataclass(frozen=True, eq=False)

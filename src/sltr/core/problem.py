@@ -107,8 +107,9 @@ class Problem:
         wider than √P·max|Z| holds zero, and every box that does not hold zero.
         """
         xp = array_namespace(self.pilot)
-        axes = tuple(range(1, self.pilot.ndim))
-        largest = xp.max(xp.abs(self.pilot), axis=axes)
+        # A grid has several rows of radii for each pilot, one after another.
+        n_rows = self.sparse_radius.shape[0] // self.size
+        largest = xp.repeat(self.largest_entries(), n_rows)
         # The factor keeps clear of rounding.
         widest = 1.01 * prod(self.pilot.shape[1:]) ** 0.5 * largest
         low = xp.where(
@@ -118,6 +119,11 @@ class Problem:
         )
         box = xp.minimum(self.sparse_radius, xp.min(low, axis=1))
         return replace(self, sparse_radius=box, low_radius=low)
+
+    def largest_entries(self) -> Array:
+        """Return max|Z| of each pilot."""
+        xp = array_namespace(self.pilot)
+        return xp.max(xp.abs(self.pilot), axis=tuple(range(1, self.pilot.ndim)))
 
     def thresholded(self) -> Array:
         """Return S_a(Z), the solution wherever `is_closed_form` holds."""
@@ -140,8 +146,7 @@ class Problem:
         """
         xp = array_namespace(self.pilot)
         norms = self.norms_of_clip() if norms is None else norms
-        axes = tuple(range(1, self.pilot.ndim))
-        vanishes = xp.max(xp.abs(self.pilot), axis=axes) <= self.sparse_radius
+        vanishes = self.largest_entries() <= self.sparse_radius
         absorbs = self.sparse_weight >= xp.sum(self.low_weight, axis=1)
         # A radius equal to the norm must count as reaching it, whatever the rounding.
         slack = 1.0 + 16.0 * float(xp.finfo(norms.dtype).eps)
