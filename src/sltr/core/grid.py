@@ -1,5 +1,7 @@
 """A whole grid of radii about some pilots: one loop, three schedules.
 
+Apart from `estimate`, which says what is solved; this module says in which order.
+
 Most of a grid needs no solve of its own, because it has a closed form
 (`Problem.is_closed_form`). For the rest, the problem is first solved once for each
 spectral radius with an entrywise ball that does not bind: the base. Every entrywise

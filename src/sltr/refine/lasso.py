@@ -1,4 +1,4 @@
-"""The Lasso for a batch of subsets and many thresholds at once.
+"""The Lasso for a batch of subsets and many thresholds at once: a refit of its own.
 
 Accelerated proximal steps on the squared loss itself, bounded in number; nothing is
 factorised.
