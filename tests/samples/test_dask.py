@@ -176,7 +176,7 @@ def cluster():
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",  # any free port
             silence_logs=50,
         ) as found,
     ):
