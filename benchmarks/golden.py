@@ -42,7 +42,7 @@ FITS: dict[str, Callable[[], dict]] = {}
 # Durations differ from run to run.
 TIMES = re.compile(r"time|seconds")
 # Where an object or a temporary file lies.
-ADDRESS = re.compile(r" at 0x[0-9a-f]+|/tmp/[\w./-]+")
+ADDRESS = re.compile(rf" at 0x[0-9a-f]+|{re.escape(tempfile.gettempdir())}/[\w./-]+")
 COMMANDS = ("simulate", "fit", "tune", "predict", "compare", "report", "reproduce")
 # Help as wide everywhere, and one thread in processes that joblib starts.
 ENVIRONMENT = {
