@@ -36,7 +36,12 @@ def second_size(shape):
     return sorted(shape)[-2] if len(shape) > 1 else 1
 
 
-def refits(
+def refits(*args, **settings):
+    """Return what `refit_steps` swept, rank after rank and ridge after ridge."""
+    return [swept for step in refit_steps(*args, **settings) for swept in step.swept]
+
+
+def refit_steps(
     X,
     y,
     weight,
@@ -59,15 +64,13 @@ def refits(
         X, Subsets(np.stack([y] * len(weight)), weight, intercept), ridges
     )
     largest = min(rank, second_size(shape))
-    if kind == "tucker":
-        equal = [tuple(min(r, size) for size in shape) for r in range(1, largest + 1)]
-        steps = (
-            TuckerStep.of_rank(problem, [start], largest, ranks).with_lower_ridges()
-            for ranks in equal
-        )
-    else:
-        steps = rising("cp", problem, [start], largest)
-    return [swept for step in steps for swept in step.swept]
+    if kind == "cp":
+        return list(rising("cp", problem, [start], largest))
+    equal = [tuple(min(r, size) for size in shape) for r in range(1, largest + 1)]
+    return [
+        TuckerStep.of_rank(problem, [start], largest, ranks).with_lower_ridges()
+        for ranks in equal
+    ]
 
 
 def rising(kind, problem, seeds, largest):
@@ -154,11 +157,16 @@ def test_fitted_values_are_products_with_the_coefficient(rng, kind, shape):
 @pytest.mark.parametrize("kind", ["tucker", "cp"])
 def test_ranks_and_ridges_come_in_order_and_ranks_are_kept(rng, kind):
     X, y, _ = planted(rng, (5, 4, 3), 40, rank=3, noise=0.3)
-    found = refits(X, y, np.ones((1, 40)), kind=kind, rank=3)
+    steps = refit_steps(X, y, np.ones((1, 40)), kind=kind, rank=3)
+    found = [
+        (step.rank if kind == "cp" else step.rank[0], swept)
+        for step in steps
+        for swept in step.swept
+    ]
     asked = [(rank, ridge) for rank in (1, 2, 3) for ridge in DEFAULT.ridges]
-    assert [r.ridge for r in found] == [ridge for _, ridge in asked]
-    for (rank, _), refit in zip(asked, found, strict=True):
-        matrix = refit.coef()[0].reshape(5, 12)
+    assert [(rank, swept.ridge) for rank, swept in found] == asked
+    for rank, swept in found:
+        matrix = swept.coef()[0].reshape(5, 12)
         assert np.linalg.matrix_rank(matrix, tol=1e-8) <= rank
 
 
