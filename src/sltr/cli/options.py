@@ -70,15 +70,20 @@ def _check_jobs(jobs: int | None) -> int | None:
 Data = Annotated[
     list[Path],
     typer.Argument(
-        help="One .npz, .npy, .zarr or NIfTI file; several NIfTI images; or a folder "
-        "with a sub-folder of films for each class.",
+        help="One .npz, .npy, .zarr or NIfTI file; NIfTI images, or a folder of them "
+        "(BIDS too); or a folder with a sub-folder of films for each class.",
         show_default=False,
     ),
 ]
 Saved = Annotated[Path, typer.Argument(help="A model written by fit or tune.")]
 Labels = Annotated[
     Path | None,
-    typer.Option("--y", help="Responses: a .npy file or a .csv table.", metavar="FILE"),
+    typer.Option(
+        "--y",
+        help="Responses: a .npy file, or a .csv or .tsv table, whose rows are matched "
+        "by the column that names the samples.",
+        metavar="FILE",
+    ),
 ]
 Target = Annotated[
     str, typer.Option(help="Name of the responses in the file or table.")

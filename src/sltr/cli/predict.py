@@ -24,7 +24,7 @@ def predict(
         typer.Option(help="A .csv or .npy file; standard output if not given."),
     ] = None,
     y: Annotated[
-        Path | None, typer.Option("--y", help="A .csv table with the covariates.")
+        Path | None, typer.Option("--y", help="A .csv or .tsv table with covariates.")
     ] = None,
     covariates: Covariates = None,
     mask: Mask = None,
@@ -63,7 +63,7 @@ def predict(
     )
     match_images(fitted, data, loaded.X, mask)
     match_covariates(fitted, loaded.covariates)
-    columns = _predictions(fitted, loaded.X, loaded.covariates)
+    columns = _predictions(fitted, loaded)
     if json:
         print_json(columns)
     elif out is None:
@@ -75,9 +75,14 @@ def predict(
         say(f"Wrote {out}.")
 
 
-def _predictions(model: Any, X: Any, covariates: Any) -> dict[str, Any]:
+def _predictions(model: Any, loaded: Any) -> dict[str, Any]:
+    """Return what each sample is called and its predictions, by column."""
+    import numpy as np
+
+    X, covariates = loaded.X, loaded.covariates
     given = {} if covariates is None else {"covariates": covariates}
-    columns = {"prediction": model.predict(X, **given)}
+    names = np.arange(X.shape[0]) if loaded.ids is None else loaded.ids
+    columns = {"sample": names, "prediction": model.predict(X, **given)}
     if hasattr(model, "predict_proba"):
         shares = model.predict_proba(X, **given)
         for k, label in enumerate(model.classes_):
@@ -88,9 +93,9 @@ def _predictions(model: Any, X: Any, covariates: Any) -> dict[str, Any]:
 def _csv(columns: dict[str, Any]) -> str:
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["sample", *map(_harmless, columns)])
+    table.writerow(map(_harmless, columns))
     lists = [map(_harmless, values.tolist()) for values in columns.values()]
-    table.writerows([k, *row] for k, row in enumerate(zip(*lists, strict=True)))
+    table.writerows(zip(*lists, strict=True))
     return text.getvalue()
 
 

@@ -15,7 +15,10 @@ from sltr.cli.output import say
 def read_samples(
     files: Sequence[Path], *, mask: Path | None = None, **options: Any
 ) -> Any:
-    """Read samples as `load_samples` does; refuse a mask that would do nothing."""
+    """Read samples as `load_samples` does, and say which rows of a table are theirs.
+
+    A mask that would do nothing is refused.
+    """
     from sltr.datasets.samples import load_samples
 
     if mask is not None and not are_images(files):
@@ -24,12 +27,19 @@ def read_samples(
             "Leave it out"
         )
         raise typer.BadParameter(msg)
-    return load_samples(files, mask=mask, **options)
+    loaded = load_samples(files, mask=mask, **options)
+    if loaded.note:
+        say(loaded.note)
+    return loaded
 
 
 def are_images(files: Sequence[Path]) -> bool:
-    """Say whether these are NIfTI images."""
-    return all(file.name.endswith((".nii", ".nii.gz")) for file in files)
+    """Say whether these are NIfTI images, or folders of them."""
+    from sltr.datasets.samples import images_in
+
+    return all(
+        file.name.endswith((".nii", ".nii.gz")) or images_in(file) for file in files
+    )
 
 
 def kind_of(y: Any, task: str) -> str:

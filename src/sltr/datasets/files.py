@@ -1,14 +1,13 @@
-"""Samples and responses from files of arrays, and from tables of text."""
+"""Samples from files of arrays, and the responses that belong to them."""
 
 from __future__ import annotations
 
-import csv
 import zipfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from io import BytesIO
-from math import inf, isfinite, prod
+from math import inf, prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,15 +16,20 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.datasets.nifti import load_nifti
-from sltr.datasets.reading import check_expansion, reading
+from sltr.datasets.reading import (
+    AnyPath,
+    check_expansion,
+    existing_file,
+    few,
+    reading,
+    require_names,
+)
+from sltr.datasets.tables import Match, is_table, match_rows, read_table, require_labels
 from sltr.samples.budget import working_bytes
 from sltr.samples.check import check_plain
 from sltr.samples.stored import check_chunks
 
-AnyPath = str | PathLike[str]
 SUFFIXES = (".nii", ".nii.gz", ".npy", ".npz", ".zarr")
-# Names that an error message lists at most.
-LISTED = 20
 # NumPy reads headers of up to 10,000 characters.
 LONGEST_HEADER = 50_000
 
@@ -47,7 +51,9 @@ def load_data(
         ``.nii.gz`` (samples along the last axis).
     y : array, path or None
         The responses, if they are not in the same file: values, a ``.npy`` file
-        or a ``.csv`` table.
+        or a ``.csv`` or ``.tsv`` table. Where a column of the table names the samples
+        (an array ``ids`` beside X), rows are matched by it, in any order; otherwise
+        by position.
     target : str or None
         The name of the responses, in the file or table; None: there need not be any.
     largest : int, optional
@@ -58,7 +64,7 @@ def load_data(
     -------
     Bunch
         `X` (n, p1, …, pM), `y` (n,) or None where there are none, and what else
-        the file holds.
+        the file holds; with a table, `note` says how its rows were matched.
 
     Raises
     ------
@@ -93,8 +99,10 @@ def load_data(
         data = load_zarr(file, target=in_file, largest=largest)
     else:
         data = Bunch(**load_nifti(file), y=None)
+    _check_samples(data, file)
     if y is not None:
-        data.y = read_responses(y, target)
+        beside = read_beside(y, target, names_of(data), data.X.shape[0])
+        data.y, data.note = beside.y, beside.note
     _check_shapes(data, file)
     for name in ("X", "y"):
         check_plain(data[name], f"{name} with {file}")
@@ -234,13 +242,16 @@ def _check_header(stream: BinaryIO, size: int) -> None:
         raise ValueError(msg)
 
 
-def _check_shapes(data: Bunch, file: Path) -> None:
+def _check_samples(data: Bunch, file: Path) -> None:
     if np.ndim(data.X) < 2:
         msg = (
             f"X of {file} has shape {np.shape(data.X)}; expected (n, p1, …, pM), the "
             "samples along its first axis. Reshape it and save it again."
         )
         raise ValueError(msg)
+
+
+def _check_shapes(data: Bunch, file: Path) -> None:
     if data.y is not None and np.shape(data.y)[:1] != data.X.shape[:1]:
         msg = (
             f"X has {data.X.shape[0]} samples and y shape {np.shape(data.y)}; expected "
@@ -255,162 +266,68 @@ def _with_response(data: Bunch, file: Path, target: str | None) -> Bunch:
     return data
 
 
-def read_responses(y: Any, target: str | None = "y") -> np.ndarray:
-    """Return responses given as values, a ``.npy`` file or a ``.csv`` table."""
-    if not isinstance(y, str | PathLike):
-        return np.asarray(check_plain(y, "y"))
-    file = existing_file(y)
-    if file.suffix == ".csv":
-        return load_csv(file, target=target).y
-    if file.suffix == ".npy":
-        return _read_npy(file)
-    msg = f"y={str(y)!r} was given; expected values, a .npy file or a .csv table."
-    raise ValueError(msg)
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Responses from another place than their samples, and columns beside them."""
+
+    y: np.ndarray | None = None
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    groups: np.ndarray | None = None  # where several samples share a row of a table
+    note: str = ""  # how rows and samples were matched
 
 
-def load_csv(
-    path: AnyPath,
-    *,
-    target: str | None = "y",
-    covariates: Sequence[str] | None = None,
-    delimiter: str = ",",
-) -> Bunch:
-    r"""Read a table of responses and covariates; its first line names the columns.
+def names_of(data: Bunch) -> Sequence[str] | None:
+    """Return what samples are called, for a table to name them: files, or `ids`."""
+    names = data.get("filenames", data.get("ids"))
+    return None if names is None else [str(name) for name in np.ravel(names)]
 
-    Parameters
-    ----------
-    path : path
-        A file in UTF-8.
-    target : str or None
-        The column of the responses: numbers or labels.
-    covariates : sequence of str, optional
-        Columns of numbers. Default: all columns of numbers but the target.
-    delimiter : str
 
-    Returns
-    -------
-    Bunch
-        `y` (n,), or None without `target`; `covariates` (n, q) and
-        `covariate_names`; `columns`, every column by its name (an empty cell among
-        numbers is NaN; a column with a whole number that a float would round, or
-        with an underscore, stays text).
+def read_beside(
+    y: Any, target: str | None, names: Sequence[str] | None, n_samples: int
+) -> Beside:
+    """Return responses given as values, ``.npy`` file or table, in the samples' order.
 
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder) / "people.csv"
-    ...     _ = file.write_text("id,age,label\na,61,patient\nb,48,control\n")
-    ...     table = load_csv(file, target="label")
-    >>> table.y.tolist(), table.covariates.tolist(), table.covariate_names
-    (['patient', 'control'], [[61.0], [48.0]], ['age'])
+    Without `target` only the columns of a table are read.
     """
-    file = existing_file(path)
-    columns = _read_columns(file, delimiter)
-    numeric = {name: None for name, found in columns.items() if found.dtype.kind == "f"}
-    chosen = list(covariates or ())
-    if covariates is None:
-        chosen = [name for name in numeric if name != target]
-    require_names([*chosen, *([] if target is None else [target])], columns, file)
+    if not isinstance(y, str | PathLike):
+        return Beside(np.asarray(check_plain(y, "y")))
+    file = existing_file(y)
+    if file.suffix == ".npy":
+        return Beside(None if target is None else _read_npy(file))
+    if not is_table(file):
+        msg = (
+            f"y={str(y)!r} was given; expected values, a .npy file, or a .csv or .tsv "
+            "table."
+        )
+        raise ValueError(msg)
+    table = read_table(file)
+    require_names([] if target is None else [target], table.columns, file)
+    match = match_rows(table, names, n_samples)
+    columns = {name: column[match.rows] for name, column in table.columns.items()}
     if target is not None:
-        _require_labels(columns[target], target, file)
-    text = [name for name in chosen if name not in numeric]
-    if text:
+        require_labels(columns[target], target, file)
+        _require_numbers(columns[target], target, file, names, match)
+    responses = None if target is None else columns[target]
+    return Beside(responses, columns, match.participants, match.note)
+
+
+def _require_numbers(
+    values: np.ndarray,
+    target: str,
+    file: Path,
+    names: Sequence[str] | None,
+    match: Match,
+) -> None:
+    """Refuse samples whose response is not known, and name them."""
+    unknown = np.flatnonzero(np.isnan(values)) if values.dtype.kind == "f" else ()
+    if len(unknown):
+        called = [f"row {row + 1}" for row in match.rows]
+        if match.column is not None and names is not None:
+            called = list(names)
+        rows = [called[k] for k in unknown]
         msg = (
-            f"The covariates {_few(text)} of {file} are not numbers; encode them first."
+            f"The column {target!r} of {file} has no number for {len(unknown)} "
+            f"samples: {few(rows)}. Expected one for each. Fill them in, or leave "
+            "these samples out."
         )
         raise ValueError(msg)
-    n_rows = len(next(iter(columns.values())))
-    values = np.array([columns[name] for name in chosen]).reshape(len(chosen), n_rows)
-    return Bunch(
-        y=None if target is None else columns[target],
-        covariates=values.T,
-        covariate_names=chosen,
-        columns=columns,
-    )
-
-
-def existing_file(path: AnyPath) -> Path:
-    """Return the path, or say that nothing is there."""
-    file = Path(path)
-    if not file.exists():
-        msg = f"{file} does not exist; expected a file of data. Check the path."
-        raise FileNotFoundError(msg)
-    return file
-
-
-def require_names(names: Iterable[str], there: Iterable[str], file: Path) -> None:
-    """Say which arrays or columns a file lacks, and which it has."""
-    has = set(there)
-    absent = [name for name in names if name not in has]
-    if absent:
-        msg = (
-            f"{file} has no {_few(absent)}; it holds {_few(sorted(has))}. Name one of "
-            "these."
-        )
-        raise ValueError(msg)
-
-
-def _few(names: Sequence[str]) -> str:
-    """Return names as a list, the first of them if there are many."""
-    if len(names) <= LISTED:
-        return str(list(names))
-    return f"{list(names[:LISTED])} and {len(names) - LISTED} more"
-
-
-def _require_labels(labels: np.ndarray, target: str, file: Path) -> None:
-    """Refuse empty cells among labels: they would become a class of their own."""
-    empty = [] if labels.dtype.kind == "f" else np.flatnonzero(labels == "").tolist()
-    if empty:
-        msg = (
-            f"The column {target!r} of {file} is empty in {len(empty)} rows, first in "
-            f"row {empty[0] + 1}; expected a label in each. Fill in or remove these."
-        )
-        raise ValueError(msg)
-
-
-def _read_columns(file: Path, delimiter: str) -> dict[str, np.ndarray]:
-    if not isinstance(delimiter, str) or len(delimiter) != 1:
-        msg = f"delimiter={delimiter!r} was given; expected one character, like ','."
-        raise ValueError(msg)
-    with (
-        reading(f"{file} cannot be read as a table", "Save it as CSV in UTF-8."),
-        file.open(newline="", encoding="utf-8-sig") as handle,
-    ):
-        rows = [row for row in csv.reader(handle, delimiter=delimiter) if row]
-    if len(rows) < 2:
-        msg = f"{file} has {len(rows)} lines; expected column names and at least a row."
-        raise ValueError(msg)
-    header = [name.strip() for name in rows[0]]
-    if len(set(header)) < len(header):
-        twice = sorted(name for name, count in Counter(header).items() if count > 1)
-        msg = f"{file} has several columns {_few(twice)}; expected each name once."
-        raise ValueError(msg)
-    for number, row in enumerate(rows[1:], start=1):
-        if len(row) != len(header):
-            msg = (
-                f"Row {number} of {file} has {len(row)} cells; expected {len(header)}, "
-                "one for each column name. Check the delimiter and the row."
-            )
-            raise ValueError(msg)
-    cells = zip(*rows[1:], strict=True)
-    return {name: _column(column) for name, column in zip(header, cells, strict=True)}
-
-
-def _column(values: Sequence[str]) -> np.ndarray:
-    cells = [value.strip() for value in values]
-    if all(_is_number(cell) for cell in cells if cell):
-        return np.array([float(cell) if cell else np.nan for cell in cells])
-    return np.array(cells)
-
-
-def _is_number(cell: str) -> bool:
-    """Say whether a float stands for this cell: not for the identifiers it merges."""
-    try:
-        number = float(cell)
-    except ValueError:
-        return False
-    if not cell.lstrip("+-").isdigit():
-        return "_" not in cell  # Python reads 1_1 as 11
-    # Python refuses to read thousands of digits, even if they are zeros.
-    return isfinite(number) and int(abs(number)) == int(cell.lstrip("+-0") or "0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from math import prod
@@ -47,7 +48,8 @@ def load_nifti(
     Bunch
         `X` (n, x, y, z); `mask` (x, y, z) in the same box; `box`, the three slices
         of the original space it was cut from; `affine` (4, 4) and `shape` of the
-        original space; `filenames` (n,), the source of each sample.
+        original space; `filenames` (n,), the source of each sample; `ids` (n,), what
+        it is called: its file's name, with a number where the file holds several.
 
     See Also
     --------
@@ -88,7 +90,20 @@ def load_nifti(
         affine=affine,
         shape=tuple(shape),
         filenames=np.array(sources),
+        ids=_ids(sources),
     )
+
+
+def _ids(sources: list[str]) -> np.ndarray:
+    """Return the names of files, or paths where these are not unique, counted."""
+    short = [Path(source).name for source in sources]
+    names = short if len(set(short)) == len(set(sources)) else sources
+    several, seen = Counter(names), Counter[str]()
+    ids = []
+    for name in names:
+        ids.append(name if several[name] == 1 else f"{name}:{seen[name]}")
+        seen[name] += 1
+    return np.array(ids)
 
 
 def coef_img(coef: Any, data: Bunch) -> Any:

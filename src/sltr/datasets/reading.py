@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 
 from sltr.samples.budget import free_bytes, memory_bytes
 
+AnyPath = str | PathLike[str]
+# Names that an error message lists at most.
+LISTED = 20
 # Numbers seldom compress to a hundredth; masks and counts do, but are small.
 EXPANSION = 100
 SMALL = 256_000_000
@@ -58,3 +62,31 @@ def _size(file: Path) -> int:
     """Return the bytes of a file, or of all files of a folder."""
     parts = file.rglob("*") if file.is_dir() else [file]
     return sum(part.stat().st_size for part in parts if part.is_file())
+
+
+def existing_file(path: AnyPath) -> Path:
+    """Return the path, or say that nothing is there."""
+    file = Path(path)
+    if not file.exists():
+        msg = f"{file} does not exist; expected a file of data. Check the path."
+        raise FileNotFoundError(msg)
+    return file
+
+
+def require_names(names: Iterable[str], there: Iterable[str], file: Path) -> None:
+    """Say which arrays or columns a file lacks, and which it has."""
+    has = set(there)
+    absent = [name for name in names if name not in has]
+    if absent:
+        msg = (
+            f"{file} has no {few(absent)}; it holds {few(sorted(has))}. Name one of "
+            "these."
+        )
+        raise ValueError(msg)
+
+
+def few(names: Sequence[str]) -> str:
+    """Return names as a list, the first of them if there are many."""
+    if len(names) <= LISTED:
+        return str(list(names))
+    return f"{list(names[:LISTED])} and {len(names) - LISTED} more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,15 +11,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from sltr.datasets.files import (
-    AnyPath,
-    existing_file,
-    load_csv,
-    load_data,
-    read_responses,
-    require_names,
-)
+from sltr.datasets.files import Beside, load_data, names_of, read_beside
 from sltr.datasets.nifti import load_nifti
+from sltr.datasets.reading import AnyPath, existing_file, few
 from sltr.datasets.video import load_video_folder
 from sltr.samples.check import check_plain
 
@@ -38,11 +33,15 @@ def load_samples(
     Parameters
     ----------
     paths : sequence of paths
-        One file of `load_data`; several NIfTI images, one sample each or more; or
-        a folder with one sub-folder of films for each class, ordered by name.
+        One file of `load_data`; several NIfTI images, one sample each or more; a
+        folder of images, at any depth (BIDS: without ``derivatives`` and masks); or a
+        folder with one sub-folder of films for each class, ordered by name.
     y : path, optional
-        A ``.npy`` file or ``.csv`` table of responses, one row for each sample; for
-        films in place of the names of their folders.
+        A ``.npy`` file or ``.csv`` or ``.tsv`` table of responses; for films in place
+        of the names of their folders. The rows of a table are matched to samples by
+        the column that holds the names of their files, with or without folder and
+        suffix, or their BIDS participants; by position only where there is none.
+        Default for a folder of images: its ``participants.tsv``, if there is one.
     target : str or None
         The name of the responses in the file or table; None: there need not be any.
     groups : str, optional
@@ -59,7 +58,9 @@ def load_samples(
     -------
     Bunch
         `X` (n, p1, …, pM), `y` (n,), `groups` (n,) and `covariates` (n, q), None
-        where there are none; `coef`, if the file holds the true one.
+        where there are none; `coef`, if the file holds the true one; `ids` (n,), what
+        the samples are called, or None; `note`, how rows of a table were matched.
+        Images of one participant are a group, if no other is named.
 
     Examples
     --------
@@ -71,22 +72,32 @@ def load_samples(
     >>> data.X.shape, data.groups is None
     ((5, 4, 3), True)
     """
-    files = _existing_files(paths)
+    files = _existing_files(paths, mask)
+    y = _participants(paths) if y is None and _are_images(files) else y
+    data = _read(files, target if y is None else None, mask, largest)
+    n_samples = data.X.shape[0]
+    beside = Beside()
+    if y is not None:
+        beside = read_beside(y, target, names_of(data), n_samples)
+    responses = data.y if y is None or target is None else beside.y
+    _require_responses(responses, files[0], y, target)
     source = files[0] if y is None else existing_file(y)
-    data = _read(files, y, target, mask, largest)
-    columns = _columns(data, y, target)
+    columns = _arrays(data, target) | beside.columns
     names = [*covariates, *([] if groups is None else [groups])]
-    require_names(names, columns, source)
-    together = data.get("groups") if groups is None else columns[groups]
+    _require_columns(names, columns, beside, source)
+    together = beside.groups if data.get("groups") is None else data.groups
+    together = together if groups is None else columns[groups]
     others = [(name, columns[name]) for name in covariates]
-    rows = [("y", data["y"]), ("groups", together), *others]
-    _check_lengths(rows, data["X"].shape[0], source)
+    rows = [("y", responses), ("groups", together), *others]
+    _check_lengths(rows, n_samples, source)
     return Bunch(
-        X=data["X"],
-        y=_one_axis(data["y"]),
+        X=data.X,
+        y=_one_axis(responses),
         groups=together,
         covariates=_as_numbers(columns, covariates, source),
         coef=data.get("coef"),
+        ids=data.get("ids"),
+        note=beside.note,
     )
 
 
@@ -96,22 +107,48 @@ def _one_axis(values: Any) -> Any:
     return np.reshape(values, (-1,)) if column else values
 
 
-def _existing_files(paths: Sequence[AnyPath]) -> list[Path]:
+def _existing_files(paths: Sequence[AnyPath], mask: Any) -> list[Path]:
+    """Return the files that were named, and the images in folders of them."""
     # A text is a sequence too: of letters.
     alone = isinstance(paths, str | PathLike)
-    files = [] if alone else [existing_file(path) for path in paths]
-    if not files:
+    given = [] if alone else [existing_file(path) for path in paths]
+    if not given:
         msg = f"paths={paths!r} was given; expected a list of one path or more."
         raise ValueError(msg)
-    return files
+    return [file for path in given for file in images_in(path, mask) or [path]]
+
+
+def images_in(folder: Path, mask: Any = None) -> list[Path]:
+    """Return the NIfTI images of a folder, by name; neither masks nor derivatives."""
+    if not folder.is_dir() or folder.suffix == ".zarr":
+        return []
+    left_out = None if mask is None else Path(mask).resolve()
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if _are_images([file])
+        and not file.name.startswith(".")
+        and not re.search(r"(^|_)mask\.nii", file.name)
+        and not {"derivatives", "sourcedata"} & set(file.relative_to(folder).parts)
+        and file.resolve() != left_out
+    )
+
+
+def _are_images(files: Sequence[Path]) -> bool:
+    return all(file.name.endswith((".nii", ".nii.gz")) for file in files)
+
+
+def _participants(paths: Sequence[AnyPath]) -> Path | None:
+    """Return the table of a BIDS folder."""
+    table = Path(paths[0]) / "participants.tsv"
+    return table if len(paths) == 1 and table.is_file() else None
 
 
 def _read(
-    files: list[Path], y: Any, target: str | None, mask: Any, largest: int | None
+    files: list[Path], target: str | None, mask: Any, largest: int | None
 ) -> Bunch:
-    # A table may be there for its other columns.
-    y = None if target is None else y
-    images = all(file.name.endswith((".nii", ".nii.gz")) for file in files)
+    """Read samples, and the responses that are in the same file."""
+    images = _are_images(files)
     if mask is not None and not images:
         msg = (
             f"mask={str(mask)!r} was given with {files[0]}; expected NIfTI images "
@@ -119,54 +156,72 @@ def _read(
         )
         raise ValueError(msg)
     if images:
-        responses = None if y is None else read_responses(y, target)
-        data = Bunch(**load_nifti(files, mask=mask), y=responses)
-    elif len(files) > 1:
+        return Bunch(**load_nifti(files, mask=mask), y=None)
+    if len(files) > 1:
         msg = (
             f"{len(files)} files were given, the first is {files[0]}; expected one "
             "file of arrays, NIfTI images, or one folder of films."
         )
         raise ValueError(msg)
-    elif files[0].is_dir() and files[0].suffix != ".zarr":
-        data = _read_films(files[0], y, target)
-    else:
-        data = load_data(files[0], y, target=target, largest=largest)
-    if target is not None and data.y is None:
+    if files[0].is_dir() and files[0].suffix != ".zarr":
+        return _read_films(files[0], target)
+    return load_data(files[0], target=target, largest=largest)
+
+
+def _require_responses(responses: Any, file: Path, y: Any, target: str | None) -> None:
+    if target is not None and responses is None:
         msg = (
-            f"{files[0]} holds samples alone; expected responses as well. Name a .npy "
-            "file or a .csv table of them as y."
+            f"{file} holds samples alone; expected responses as well. Name a .npy file "
+            "or a .csv or .tsv table of them as y."
         )
         raise ValueError(msg)
-    return data
 
 
-def _read_films(folder: Path, y: Any, target: str | None) -> Bunch:
-    """Return films, with the names of their folders as labels unless y is given."""
-    if y is None and target not in (None, "y"):
+def _read_films(folder: Path, target: str | None) -> Bunch:
+    """Return films, with the names of their folders as labels."""
+    if target not in (None, "y"):
         msg = (
             f"target={target!r} was given with {folder}, where the sub-folders name "
             "the labels; expected a table as y to find it in. Name one, or leave the "
             "target out."
         )
         raise ValueError(msg)
-    responses = None if y is None else read_responses(y, target)
     films = load_video_folder(folder)
-    labels = films.target_names[films.target] if responses is None else responses
-    return Bunch(X=films.X, y=labels, groups=films.groups)
+    return Bunch(
+        X=films.X,
+        y=films.target_names[films.target],
+        groups=films.groups,
+        filenames=films.get("filenames"),
+        ids=films.get("filenames"),
+    )
 
 
-def _columns(data: Bunch, y: Any, target: str | None) -> dict[str, np.ndarray]:
-    """Return all that can be named: arrays beside X, and columns of the table."""
+# What readers return of images and films, beside samples; it has no rows.
+_NO_COLUMNS = ("mask", "box", "affine", "shape", "filenames", "ids", "note")
+
+
+def _arrays(data: Bunch, target: str | None) -> dict[str, np.ndarray]:
+    """Return the arrays beside X that can be named."""
     # Under another target, data.y is that and no array or column called y.
     unnamed = ("X",) if target in (None, "y") else ("X", "y")
-    arrays = {
+    return {
         name: item
         for name, item in data.items()
-        if name not in unnamed and item is not None
+        if name not in (*unnamed, *_NO_COLUMNS) and item is not None
     }
-    if y is not None and Path(y).suffix == ".csv":
-        arrays |= load_csv(y, target=None).columns
-    return arrays
+
+
+def _require_columns(
+    names: Sequence[str], columns: dict[str, np.ndarray], beside: Beside, source: Path
+) -> None:
+    """Say which columns there are not, and which the file has that was named."""
+    absent = [name for name in names if name not in columns]
+    if absent:
+        there = sorted(beside.columns or columns)
+        msg = (
+            f"{source} has no {few(absent)}; it holds {few(there)}. Name one of these."
+        )
+        raise ValueError(msg)
 
 
 def _as_numbers(
