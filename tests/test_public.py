@@ -48,6 +48,7 @@ NAMES = [
     "datasets",
     "error_bound",
     "estimate",
+    "inference",
     "load",
     "metrics",
     "save",

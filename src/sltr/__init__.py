@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from sltr import datasets, metrics
+from sltr import datasets, inference, metrics
 from sltr.core.estimate import Estimate, estimate
 from sltr.estimators.path import SLTRPath, sltr_path
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
@@ -63,6 +63,7 @@ __all__ = [
     "datasets",
     "error_bound",
     "estimate",
+    "inference",
     "load",
     "metrics",
     "save",

@@ -17,6 +17,7 @@ from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
 from sltr.core.tensor import flatten, numerical_ranks
 from sltr.estimators.labels import calibrated_scores, probabilities, winning_labels
+from sltr.estimators.summary import Summary, summarise
 from sltr.parameters import warn_caller
 from sltr.samples.check import check_new_samples
 from sltr.samples.samples import Samples, as_design
@@ -57,6 +58,16 @@ class SLTRBase(BaseEstimator):
     _policy: ClassVar[Policy] = DEFAULT
 
     _html_repr = diagram_with_coef
+
+    def summary(self, test: Any = None) -> Summary:
+        """Return what was found in a few lines: print it, or show it in Jupyter.
+
+        The held-out score with its standard error and that of the null model, zeros,
+        ranks, what was chosen, and the duality gap. A `test` by
+        `sltr.inference.permutation_test` adds its p-value.
+        """
+        check_is_fitted(self, "coef_")
+        return summarise(self, test)
 
     def _settings(self) -> Settings:
         # Where `n_jobs` means processes over folds, these work without threads.

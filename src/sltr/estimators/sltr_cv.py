@@ -34,7 +34,13 @@ from sltr.tuning.candidates import (
     grid_pairs,
     make_grid,
 )
-from sltr.tuning.choose import Choice, check_choosing, choose, cv_table
+from sltr.tuning.choose import (
+    Choice,
+    check_choosing,
+    choose,
+    cv_table,
+    null_scores,
+)
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
 from sltr.tuning.held_out import HeldOut
@@ -112,36 +118,66 @@ class _SLTRCV(SLTRBase):
         grouped: bool,
     ) -> tuple[Choice, Folds]:
         """Choose candidates by their held-out scores, and fit them to all samples."""
+        tried = self._tried(samples.X)
+        with explained_memory(), fitting_threads(samples.X):
+            task = self._task(samples, Y, y_shift)
+            held, choice = self._choose(
+                task,
+                splits,
+                tried,
+                classes=classes,
+                weighted=weighted,
+                grouped=grouped,
+            )
+            fitted = final_fit(task, choice.members, task.everyone)
+        null = null_scores(task, held.folds, self.scoring, classes, weighted)
+        self._remember(task, held, choice, fitted, null)
+        return choice, held.folds
+
+    def _tried(self, X: Any) -> tuple[list[tuple[float, float]], list[str | None]]:
+        """Check the settings; return the pairs of radii and refinements to try."""
         check_choosing(self.scoring, self.rule)
         check_choice("radius", self.radius, ("relative", "absolute"))
         pairs = grid_pairs(self.lambdas_sparse, self.lambdas_low)
-        refinements = self._refinements(samples.X)
-        with explained_memory(), fitting_threads(samples.X):
-            task = self._task(samples, Y, y_shift)
-            folds = Folds.of(task, splits)
-            grid = make_grid(
-                grid_epsilons(task, self.epsilons, folds if grouped else None),
-                pairs,
-                refinements,
-                self.radius,
-                task.policy,
-                rule=self.rule,
-            )
-            held = search(task, folds, grid, n_jobs=self.n_jobs, progress=self.progress)
-            choice = choose(
-                task,
-                held,
-                scoring=self.scoring,
-                classes=classes,
-                rule=self.rule,
-                weighted=weighted,
-            )
-            fitted = final_fit(task, choice.members, task.everyone)
-        self._remember(task, held, choice, fitted)
-        return choice, folds
+        return pairs, self._refinements(X)
+
+    def _choose(
+        self,
+        task: Task,
+        splits: Sequence[Split],
+        tried: tuple[list[tuple[float, float]], list[str | None]],
+        *,
+        classes: np.ndarray | None = None,
+        weighted: bool = False,
+        grouped: bool = False,
+    ) -> tuple[HeldOut, Choice]:
+        """Choose among candidates by their scores on the rows that folds leave out."""
+        folds = Folds.of(task, splits)
+        grid = make_grid(
+            grid_epsilons(task, self.epsilons, folds if grouped else None),
+            *tried,
+            self.radius,
+            task.policy,
+            rule=self.rule,
+        )
+        held = search(task, folds, grid, n_jobs=self.n_jobs, progress=self.progress)
+        choice = choose(
+            task,
+            held,
+            scoring=self.scoring,
+            classes=classes,
+            rule=self.rule,
+            weighted=weighted,
+        )
+        return held, choice
 
     def _remember(
-        self, task: Task, held: HeldOut, choice: Choice, fitted: Fitted
+        self,
+        task: Task,
+        held: HeldOut,
+        choice: Choice,
+        fitted: Fitted,
+        null: np.ndarray,
     ) -> None:
         gap, n_iter = to_numpy(fitted.gap), to_numpy(fitted.n_iter)
         warn_unless_converged(fitted.converged, gap, task.settings.tol)
@@ -153,6 +189,7 @@ class _SLTRCV(SLTRBase):
         self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
         self.weights_, self.best_index_ = choice.weights, choice.index
         self.best_score_ = float(choice.scores[:, choice.index].mean())
+        self.null_score_ = float(null.mean())
         self.scored_by_ = default_metric(held.folds.rows)
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
@@ -228,6 +265,8 @@ n_features_in_
     best_score_ : float
         Mean held-out score of the best candidate alone, not of the mean of several
         that `coef_` may be.
+    null_score_ : float
+        Mean held-out score of the null model, the mean of the training responses.
     scored_by_ : {"r2", "neg_mean_squared_error"}
         What `scoring=None` stands for on these folds.
     cv_results_ : dict
@@ -294,7 +333,7 @@ solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progr
 n_iter_, shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
-best_index_, best_score_, scored_by_, cv_results_
+best_index_, best_score_, null_score_, scored_by_, cv_results_
         As for `SLTRRegressorCV`.
     scale_ : array of shape (1 or n_classes,)
 

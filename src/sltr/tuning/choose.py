@@ -5,6 +5,7 @@ Every CV estimator chooses by these rules, SLTR's and its peers'.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -329,6 +330,29 @@ def _overlap(task: Task, folds: Folds) -> float:
         held.sum() / weight[inside].sum()
         for held, inside in zip(folds.weights, training, strict=True)
     )
+
+
+def null_scores(
+    task: Task,
+    folds: Folds,
+    scoring: str | Callable | None,
+    classes: np.ndarray | None = None,
+    weighted: bool = False,
+) -> np.ndarray:
+    """Return the scores (F,) of the training samples' mean response on each fold.
+
+    Some scorers warn of predictions that are all equal, which are meant here.
+    """
+    default, scores = default_metric(folds.rows), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for f, (rows, mean) in enumerate(zip(folds.rows, folds.y_mean, strict=True)):
+            constant = np.zeros((len(rows), mean.size, 1)) + mean[:, None]
+            weight = folds.weights[f] if weighted else None
+            scores += list(
+                _scores(task, rows, constant, scoring, default, classes, weight)
+            )
+    return np.array(scores)
 
 
 def _scores(

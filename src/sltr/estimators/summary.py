@@ -1,0 +1,174 @@
+"""What a fitted SLTR model found, in a few lines: `model.summary()`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from sltr.arrays import to_numpy
+from sltr.tuning.candidates import SETTINGS, own_settings
+from sltr.tuning.scores import metric_name
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a fitted model found; prints as text, and as a table in Jupyter.
+
+    Attributes
+    ----------
+    estimator : str
+    shape : tuple of int
+        Of a sample.
+    score, score_error : float or None
+        Mean held-out score of the best candidate, and its standard error over folds.
+        None for a model that was not tuned.
+    null_score : float or None
+        The null model's score on the same folds.
+    scored_by : str
+    p_value, n_permutations : float and int, or None
+        Of a permutation test, if `summary` was given one.
+    n_nonzero, n_entries : int
+    ranks : tuple of int, or list of tuples
+        Numerical rank of each unfolding of the coefficient.
+    chosen : dict
+        The settings of the (best) estimate.
+    n_averaged : int
+        How many candidates `coef_` is the mean of.
+    dual_gap, tol : float
+        The relative duality gap reached, and the one asked for.
+    n_iter : int
+    """
+
+    estimator: str
+    shape: tuple[int, ...]
+    score: float | None
+    score_error: float | None
+    null_score: float | None
+    scored_by: str
+    p_value: float | None
+    n_permutations: int | None
+    n_nonzero: int
+    n_entries: int
+    ranks: Any
+    chosen: Mapping[str, Any]
+    n_averaged: int
+    dual_gap: float
+    tol: float
+    n_iter: int
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return names and texts, one pair for each line."""
+        zeros = self.n_entries - self.n_nonzero
+        share = 100.0 * zeros / self.n_entries
+        mean = f"; the mean of {self.n_averaged} candidates, this one is the best"
+        chosen = ", ".join(f"{k} = {_text(v)}" for k, v in self.chosen.items())
+        return [
+            ("samples of shape", _text(self.shape)),
+            ("held-out score", self._score_text()),
+            *([("p-value", self._p_text())] if self.p_value is not None else []),
+            ("zeros", f"{zeros:,} of {self.n_entries:,} entries ({share:.1f} %)"),
+            ("ranks of unfoldings", _text(self.ranks)),
+            ("chosen", chosen + (mean if self.n_averaged > 1 else "")),
+            ("duality gap", self._gap_text()),
+        ]
+
+    def _score_text(self) -> str:
+        if self.score is None:
+            return "unknown: settings were given, not tuned on held-out samples"
+        error = "" if self.score_error is None else f" ± {self.score_error:.3f}"
+        null = "" if self.null_score is None else f"; null model {self.null_score:.3f}"
+        return f"{self.scored_by} {self.score:.3f}{error}{null}"
+
+    def _gap_text(self) -> str:
+        plain = self.n_averaged == 1 and self.chosen["refine"] in (None, "scale")
+        whose = "" if plain else ", of the estimates before refinement"
+        steps = f"{self.n_iter} iteration{'s' if self.n_iter > 1 else ''}"
+        return f"{self.dual_gap:.1e} (asked for {self.tol:.1e}) after {steps}{whose}"
+
+    def _p_text(self) -> str:
+        return f"{self.p_value:.2g} ({self.n_permutations} permutations)"
+
+    def __str__(self) -> str:
+        lines = self.lines()
+        width = max(len(name) for name, _ in lines)
+        body = "\n".join(f"  {name:<{width}}  {text}" for name, text in lines)
+        return f"{self.estimator}\n{body}"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(name)}</th>'
+            f'<td style="text-align:left">{escape(text)}</td></tr>'
+            for name, text in self.lines()
+        )
+        caption = f'<caption style="text-align:left">{escape(self.estimator)}</caption>'
+        return f"<table>{caption}<tbody>{rows}</tbody></table>"
+
+    __repr__ = __str__
+
+
+def summarise(model: Any, test: Any = None) -> Summary:
+    """Return the summary of a fitted model, with the p-value of a test if given."""
+    tuned = hasattr(model, "cv_results_")
+    coef = to_numpy(model.coef_)
+    return Summary(
+        estimator=type(model).__name__,
+        shape=tuple(model.shape_in_),
+        score=model.best_score_ if tuned else None,
+        score_error=_error(model) if tuned else None,
+        # Models saved by earlier versions do not have it.
+        null_score=getattr(model, "null_score_", None),
+        scored_by=metric_name(model) if tuned else "",
+        p_value=None if test is None else float(test.p_value),
+        n_permutations=None if test is None else len(test.null),
+        n_nonzero=int(np.count_nonzero(coef)),
+        n_entries=int(coef.size),
+        ranks=model.ranks_,
+        chosen=_chosen(model),
+        n_averaged=int(np.count_nonzero(model.weights_)) if tuned else 1,
+        dual_gap=model.dual_gap_,
+        tol=model.tol,
+        n_iter=model.n_iter_,
+    )
+
+
+def _error(model: Any) -> float | None:
+    """Return the standard error over folds of the best candidate's score."""
+    table = model.cv_results_
+    folds = [key for key in table if key.startswith("split")]
+    scores = np.array([table[key][model.best_index_] for key in folds])
+    return float(scores.std(ddof=1) / len(folds) ** 0.5) if len(folds) > 1 else None
+
+
+def _chosen(model: Any) -> dict[str, Any]:
+    """Return the settings of a fit, as far as they apply to it."""
+    if hasattr(model, "cv_results_"):
+        chosen = own_settings(model.cv_results_["params"][model.best_index_])
+        return {"refine": chosen.pop("refine"), **chosen}
+    asked = model.refine
+    kind = asked[0] if isinstance(asked, tuple | list) else asked
+    settings = zip(SETTINGS[kind], model.refine_settings_, strict=True)
+    return {
+        "refine": kind,
+        **own_settings(
+            {
+                "epsilon": model.epsilon_,
+                "lambda_sparse": model.lambda_sparse,
+                "lambda_low": model.lambda_low,
+                **dict(settings),
+            }
+        ),
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, tuple):
+        return " × ".join(map(_text, value))
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return "none" if value is None else str(value)

@@ -1,0 +1,12 @@
+"""How far a model may be believed: tests, patterns, intervals, stable and safe maps.
+
+Every function takes an estimator and data, changes neither, and returns a small
+frozen result that `sltr.plotting` draws.
+"""
+
+from sltr.inference.patterns import Patterns, patterns
+
+__all__ = [
+    "Patterns",
+    "patterns",
+]

@@ -1,0 +1,93 @@
+"""Forward patterns: which entries of the samples vary with what a model predicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from sltr.arrays import Array, array_namespace
+from sltr.core.tensor import flatten
+from sltr.samples.check import check_new_samples
+from sltr.samples.samples import as_design
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """Forward patterns of a linear model.
+
+    Attributes
+    ----------
+    pattern : array of shape (p1, …, pM), or (n_classes, p1, …, pM)
+        Change of each entry with one unit of the model's score.
+    score_std : float, or array of shape (n_classes,)
+        Standard deviation of the score; `pattern` times this is the change that goes
+        with a usual change of the score, in the units of the samples.
+    """
+
+    pattern: Array
+    score_std: Any
+
+
+def patterns(model: Any, X: Any) -> Patterns:
+    r"""Return Haufe's forward patterns, in the samples' shape.
+
+    A coefficient says how entries are combined to predict; it may be large where
+    there is no signal, to cancel noise, and small where there is. The pattern says
+    where the signal is: with s = ⟨W, x⟩ the score of a sample x,
+
+    .. math:: A = \mathrm{Cov}(x, s) / \mathrm{Var}(s),
+
+    the least-squares coefficient of each entry on the score. With several classes,
+    each class's score has its own pattern. A coefficient of zeros has a pattern of
+    zeros.
+
+    Parameters
+    ----------
+    model : fitted linear model
+        SLTR or a peer.
+    X : array of shape (n, p1, …, pM)
+        The training samples, or others like them; a file or a device may hold them.
+
+    Returns
+    -------
+    Patterns
+
+    References
+    ----------
+    Haufe et al. (2014). On the interpretation of weight vectors of linear models in
+    multivariate neuroimaging. NeuroImage 87, equation 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sltr import SLTRRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> signal, noise = rng.normal(size=(2, 5000))
+    >>> X = np.stack([signal + noise, noise], axis=1)  # the second has no signal
+    >>> model = SLTRRegressor(lambda_sparse=0, lambda_low=0).fit(X, signal)
+    >>> model.coef_.round(1).tolist()
+    [1.0, -1.0]
+    >>> patterns(model, X).pattern.round(1).tolist()
+    [1.0, 0.0]
+    """
+    check_is_fitted(model, "coef_")
+    design = as_design(check_new_samples(model, X))
+    coef = model.coef_
+    single = coef.ndim == len(model.shape_in_)
+    scores = design.inner(flatten(coef[None, ...] if single else coef))  # (n, K)
+    xp = array_namespace(scores)
+    centred = scores - xp.mean(scores, axis=0)
+    n_samples = centred.shape[0]
+    # Twice centred: what rounding leaves of the mean would meet the samples' own.
+    centred = centred - xp.mean(centred, axis=0)
+    variance = xp.mean(centred**2, axis=0)
+    some = variance > 0
+    slopes = centred / xp.where(some, n_samples * variance, 1.0)
+    products = design.combine(xp.matrix_transpose(slopes))  # (K, P)
+    pattern = xp.reshape(products, (-1, *model.shape_in_))
+    std = xp.sqrt(variance)
+    if single:
+        return Patterns(pattern[0, ...], float(std[0]))
+    return Patterns(pattern, std)

@@ -1,0 +1,84 @@
+"""`summary()`: numbers are those of the fit, and print well."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+
+from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5, 4))
+    y = X[:, :2, :2].sum(axis=(1, 2)) + rng.normal(size=60) + 10.0
+    return SLTRRegressorCV().fit(X, y), X, y
+
+
+def test_null_score_is_that_of_scikit_learns_dummy(tuned):
+    model, X, y = tuned
+    expected = cross_val_score(DummyRegressor(), X, y, cv=5).mean()
+    assert model.null_score_ == pytest.approx(expected)
+    assert model.summary().null_score == model.null_score_
+
+
+def test_null_of_labels_is_the_commonest_class(rng):
+    X = rng.normal(size=(40, 4, 3))
+    y = np.array(["no", "yes"])[(np.arange(40) % 4 == 0).astype(int)]
+    model = SLTRClassifierCV(refine=None, scoring="accuracy").fit(X, y)
+    assert model.null_score_ == pytest.approx(0.75)
+
+
+def test_a_scorer_may_warn_of_constants_for_the_null_alone(rng):
+    X = rng.normal(size=(40, 4, 3))
+    y = (X[:, 0, 0] > 0).astype(int)
+    model = SLTRClassifierCV(refine=None, scoring="f1").fit(X, y)
+    assert 0 <= model.null_score_ < 1
+
+
+def test_numbers_are_those_of_the_fit(tuned):
+    model, *_ = tuned
+    summary = model.summary()
+    folds = [model.cv_results_[f"split{f}_test_score"] for f in range(5)]
+    scores = [fold[model.best_index_] for fold in folds]
+    assert summary.score == pytest.approx(np.mean(scores))
+    assert summary.score_error == pytest.approx(np.std(scores, ddof=1) / 5**0.5)
+    assert summary.n_nonzero == np.count_nonzero(model.coef_)
+    assert summary.n_entries == 20
+    assert summary.chosen["refine"] == model.refine_
+    assert summary.dual_gap == model.dual_gap_
+
+
+def test_text_and_notebook_say_the_same(tuned):
+    model, *_ = tuned
+    summary = model.summary(SimpleNamespace(p_value=0.002, null=np.zeros(499)))
+    text, html = str(summary), summary._repr_html_()
+    assert text.startswith("SLTRRegressorCV\n")
+    for name, value in summary.lines():
+        assert name in text
+        assert value in text
+        assert value in html
+    assert "0.002 (499 permutations)" in text
+    assert "p-value" not in str(model.summary())
+
+
+@pytest.mark.parametrize(
+    "refine", [None, "scale", "reweight", "sparse", ("cp", 1, 0.1)]
+)
+def test_given_settings_are_told_and_no_score_is_claimed(rng, refine):
+    X = rng.normal(size=(40, 5, 4))
+    model = SLTRRegressor(refine=refine).fit(X, X[:, 0, 0])
+    summary = model.summary()
+    assert summary.score is None
+    assert "unknown" in str(summary)
+    kind = refine[0] if isinstance(refine, tuple) else refine
+    assert summary.chosen["refine"] == kind
+
+
+def test_a_model_that_is_not_fitted_has_no_summary():
+    with pytest.raises(NotFittedError):
+        SLTRRegressor().summary()
