@@ -535,7 +535,7 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
     if kind == 3:
         X = case.X.copy()
         X.reshape(-1)[rng.integers(X.size)] = _pick(
-            rng, (np.nan, np.inf, np.finfo(X.dtype).max, -1e6, 1e-300)
+            rng, (np.nan, np.inf, np.finfo(X.dtype).max, -1e6, 1e30, 1e-300)
         )
         return replace(case, X=X)
     if kind == 4:

@@ -476,6 +476,14 @@ def test_feature_variance_is_the_mean_weighted_variance(rng, intercept):
         assert found == pytest.approx((A**2).sum() / w.sum() / 5)
 
 
+def test_a_variance_is_not_less_than_its_rounding(rng):
+    """Large, equal entries cancel; zero or less would be no penalty."""
+    X, weight = rng.normal(size=(9, 5)), rng.uniform(size=(4, 9))
+    X[:, 2] = 1e30 / 7
+    assert (feature_variance(X, weight, True) > 1e-16 * (1e30 / 7) ** 2).all()
+    assert (feature_variance(0.0 * X, weight, True) == 0).all()
+
+
 def of_tucker_rank(rng, ranks, shape):
     """Return a coefficient whose singular values in each mode are all alike."""
     coef = np.linalg.qr(rng.normal(size=(np.prod(ranks), np.prod(ranks))))[0]

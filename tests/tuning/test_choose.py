@@ -76,3 +76,11 @@ def test_the_table_has_scikit_learns_keys():
     np.testing.assert_allclose(table["mean_test_score"], [0.2, 0.5, np.nan])
     np.testing.assert_allclose(table["std_test_score"][0], 0.1)
     assert table["rank_test_score"].tolist() == [2, 1, 3]
+
+
+def test_losses_whose_squares_overflow_are_compared():
+    rng = np.random.default_rng(0)
+    losses, weight = rng.random((20, 6)), rng.random(20)
+    for scale in (2.0**-600, 2.0**600):
+        found = close_to(2, scale * losses, weight)
+        np.testing.assert_array_equal(found, close_to(2, losses, weight))

@@ -211,3 +211,48 @@ def test_votes_do_not_hang_on_the_tolerance(rng):
         SLTRRegressorCV(**settings, tol=tol).fit(X, y).weights_ for tol in (1e-3, 1e-5)
     )
     np.testing.assert_allclose(loose, tight, atol=2e-4)
+
+
+OUTLIER_REFITS = {
+    "reweight": Candidate(10.0, 0.3, 0.3, "reweight", steps=4),
+    "tucker": Candidate(10.0, 0.3, 0.3, "tucker", rank=(2, 2, 1), ridge=0.1),
+    "cp": Candidate(10.0, 0.3, 0.3, "cp", rank=2, ridge=0.1),
+    "sparse": Candidate(10.0, 0.18, 0.0, "sparse", ridge=0.03),
+}
+
+
+@pytest.mark.parametrize("row", [0, 7, 29])
+@pytest.mark.parametrize("kind", OUTLIER_REFITS)
+def test_an_outlier_that_is_held_out_changes_nothing(rng, kind, row):
+    X, y = of_rank(rng, 2, n=30, shape=(5, 4, 3))
+    training = (np.arange(30) != row)[None]
+    start, found = rng.normal(size=(1, 1, 5, 4, 3)), []
+    for value in (0.5, 1e30):
+        X[row, 1, 2, 0] = value
+        model = SLTRRegressorCV()
+        samples = check_samples(model, X, y, None)
+        task = model._task(samples, samples.y[:, None])
+        candidate = OUTLIER_REFITS[kind]
+        found += refits.refit_coefs(task, training, [candidate], start).values()
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("refine", [None, "scale", *OUTLIER_REFITS])
+def test_one_entry_of_1e30_is_survived(rng, refine):
+    for cell in (0, 77, 30 * 12 - 1):
+        X, y = of_rank(rng, 2, n=30, shape=(4, 3))
+        X.reshape(-1)[cell] = 1e30
+        for model in (SLTRRegressor(refine=refine), SLTRRegressorCV(refine=refine)):
+            assert np.isfinite(model.fit(X, y).coef_).all()
+            assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("x_unit", "y_unit"), [(1e60, 1.0), (1e-60, 1.0), (1e40, 1e40)]
+)
+def test_units_beyond_the_products_of_refits_are_refused(rng, x_unit, y_unit):
+    X, y = of_rank(rng, 1, n=30, shape=(4, 3))
+    X, y = x_unit * X, y_unit * y
+    with pytest.raises(ValueError, match="Divide X and y by their largest entries"):
+        SLTRRegressorCV(refine="reweight").fit(X, y)
+    assert np.isfinite(SLTRRegressorCV(refine=None).fit(X, y).coef_).all()

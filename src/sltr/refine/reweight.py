@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sltr.arrays import Array, array_namespace, clip, eigh
+from sltr.arrays import Array, array_namespace, clip, device, eigh
 from sltr.core.tensor import flatten, own_mode_product, unfold
-from sltr.refine.subsets import Subsets, feature_variance
+from sltr.refine.subsets import ROUNDINGS, Subsets, feature_variance
 from sltr.ridge.conjugate_gradients import conjugate_gradients
 from sltr.samples.budget import row_ranges
 from sltr.samples.samples import BLOCK_ENTRIES
@@ -164,13 +164,17 @@ def _mode_covariances(
     found = []
     for mode, size in enumerate(shape):
         centre = unfold(xp.reshape(means, (-1, *shape)), mode)
-        second = -total * (centre @ xp.matrix_transpose(centre))
+        mean_part = total * (centre @ xp.matrix_transpose(centre))
+        second = -mean_part
         for part in row_ranges(X.shape[0], max(1, BLOCK_ENTRIES // size**2)):
             rows = unfold(tensors[part, ...], mode)
             squares = xp.reshape(rows @ xp.matrix_transpose(rows), (-1, size**2))
             second = second + xp.reshape(weight[:, part] @ squares, second.shape)
-        trace = xp.linalg.trace(second)[:, None, None]
-        found.append(second / xp.where(trace > 0, trace, 1.0))
+        trace, lost = (xp.linalg.trace(m)[:, None, None] for m in (second, mean_part))
+        # Less than the rounding of what was subtracted says nothing of directions.
+        known = trace > ROUNDINGS * xp.finfo(X.dtype).eps * lost
+        equal = xp.eye(size, dtype=X.dtype, device=device(X)) / size
+        found.append(xp.where(known, second / xp.where(known, trace, 1.0), equal))
     return found
 
 

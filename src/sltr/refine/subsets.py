@@ -9,6 +9,9 @@ from functools import cached_property
 from sltr.arrays import Array, array_namespace, as_array, device
 from sltr.samples.front import Centring
 
+# A variance is known up to this many roundings of the squares that it comes from.
+ROUNDINGS = 10.0
+
 
 @dataclass(frozen=True, eq=False)
 class Subsets:
@@ -110,7 +113,10 @@ def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
     xp = array_namespace(X)
     total = xp.sum(weight, axis=1)
     squares = weight @ xp.linalg.vecdot(X, X, axis=-1) / total
-    if fit_intercept:
-        means = (weight / total[:, None]) @ X
-        squares = squares - xp.linalg.vecdot(means, means, axis=-1)
-    return squares / X.shape[1]
+    if not fit_intercept:
+        return squares / X.shape[1]
+    means = (weight / total[:, None]) @ X
+    rest = squares - xp.linalg.vecdot(means, means, axis=-1)
+    # A penalty in proportion to it then outweighs rounding.
+    least = ROUNDINGS * xp.finfo(X.dtype).eps * squares
+    return xp.maximum(rest, least) / X.shape[1]

@@ -90,7 +90,8 @@ def cv_table(params: Mapping[str, Sequence], scores: np.ndarray) -> dict[str, An
         table[f"split{fold}_test_score"] = row
     mean = scores.mean(axis=0)
     table["mean_test_score"] = mean
-    table["std_test_score"] = scores.std(axis=0)
+    with np.errstate(over="ignore"):
+        table["std_test_score"] = scores.std(axis=0)
     ranked = np.where(np.isnan(mean), -np.inf, mean)
     table["rank_test_score"] = rankdata(-ranked, method="min").astype(np.int32)
     return table
@@ -166,7 +167,9 @@ def _excess(
     excess = losses - losses[:, [best]]
     mean = share @ excess
     count = np.maximum(weight, 1.0).sum()
-    return mean, np.sqrt(share @ (excess - mean) ** 2 / count)
+    # Powers of two as units, since squares of what are squares already may overflow.
+    unit = np.ldexp(1.0, np.frexp(np.abs(excess).max(axis=0))[1] - 1)
+    return mean, unit * np.sqrt(share @ ((excess - mean) / unit) ** 2 / count)
 
 
 def weights_by_kind(kinds: Sequence, agreement: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import log10, prod
 from typing import Any
 
 from sltr.arrays import Array, array_namespace, as_array
@@ -16,6 +17,8 @@ from sltr.tuning.policy import DEFAULT, Policy
 # Entries up to this size, and down to its inverse, are safe in single precision:
 # refits multiply four of them.
 LARGEST_SINGLE = 1e5
+# Powers of ten between which double precision is safe.
+LARGEST_EXPONENT = 290
 # Doubles that the solver holds for each entry of a chunk's solutions.
 ARRAYS_OF_A_CHUNK = 12
 
@@ -46,7 +49,7 @@ class Task:
         return replace(self, settings=replace(self.settings, tol=loose))
 
     def for_refits(self, precision: str | None = None) -> Task:
-        """Return the task about the means of its samples, in some precision.
+        """Return the task about the middle of its samples, in some precision.
 
         Large means would take the digits that differences need. Numbers that single
         precision cannot hold stay in double.
@@ -54,11 +57,13 @@ class Task:
         xp, samples = array_namespace(self.Y), self.samples
         X, Y, shift = samples.flat, self.Y, 0.0 * samples.flat[0, :]
         if self.fit_intercept:
-            X, shift = _about_mean(X)
-            Y, _ = _about_mean(Y)
+            shift = _middle_row(X)
+            X, Y = X - shift, Y - _middle_row(Y)
         dtype = None if precision is None else getattr(xp, precision)
-        if not all(_fits_single(values) for values in (X, Y)):
+        sizes = [float(xp.max(xp.abs(values))) for values in (X, Y)]
+        if not all(_fits_single(size) for size in sizes):
             dtype = xp.float64
+            _check_powers(*sizes, prod(X.shape))
         weight = samples.weight
         if dtype is not None:
             X, Y, weight = (
@@ -69,21 +74,38 @@ class Task:
         return replace(self, samples=samples, Y=Y, shift=shift)
 
 
-def _about_mean(rows: Array) -> tuple[Array, Array]:
-    """Return rows about their mean, and the mean; exact zeros if all are equal.
+def _middle_row(rows: Array) -> Array:
+    """Return the middle one of the first, a central and the last row, by entry.
 
-    A sum of equal numbers is rounded, but their differences are not.
+    It is close to most rows, and an entry that is far from all others leaves it alone,
+    unlike the mean. Rows that are all equal have differences of exactly zero.
     """
-    xp = array_namespace(rows)
-    rest = rows - rows[0, :]
-    mean = xp.mean(rest, axis=0)
-    return rest - mean, rows[0, :] + mean
+    xp, n_rows = array_namespace(rows), rows.shape[0]
+    first, central, last = (rows[i, :] for i in (0, n_rows // 2, n_rows - 1))
+    low, high = xp.minimum(first, last), xp.maximum(first, last)
+    return xp.minimum(xp.maximum(low, central), high)
 
 
-def _fits_single(values: Array) -> bool:
-    xp = array_namespace(values)
-    size = float(xp.max(xp.abs(values)))
+def _fits_single(size: float) -> bool:
     return size == 0.0 or 1.0 / LARGEST_SINGLE <= size <= LARGEST_SINGLE
+
+
+def _check_powers(X_size: float, Y_size: float, count: int) -> None:
+    """Refuse units in which refits would leave the range of double precision.
+
+    Conjugate gradients form products of up to six entries of X and two of y.
+    """
+    if X_size == 0.0 or Y_size == 0.0:
+        return
+    digits = 6 * log10(X_size) + 2 * log10(Y_size)
+    if -LARGEST_EXPONENT <= digits <= LARGEST_EXPONENT - log10(count):
+        return
+    msg = (
+        f"X of about {X_size:.0e} and y of about {Y_size:.0e} were given; refits "
+        "multiply up to six entries of X and two of y, which float64 does not have. "
+        "Divide X and y by their largest entries, or pass refine=None."
+    )
+    raise ValueError(msg)
 
 
 def prepare(
