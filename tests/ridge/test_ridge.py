@@ -57,6 +57,29 @@ def test_pilots_solve_the_normal_equations(rng, method, size, fit_intercept):
 
 @every_method
 @every_size
+@with_or_without
+def test_other_responses_give_the_system_made_with_them(
+    rng, method, size, fit_intercept
+):
+    X, Y, weight = drawn(rng, size)
+    other = rng.normal(size=(size[0], 3)) + 5.0
+    options = {"fit_intercept": fit_intercept, "method": method}
+    subsets = rng.random((2, size[0])) < 0.8
+    epsilons = np.array([0.1, 2.0])
+    changed = ridge_system(X, Y, weight, **options).with_responses(other)
+    made = ridge_system(X, other, weight, **options)
+    for found, expected in zip(
+        changed.coefs_and_means(subsets, epsilons),
+        made.coefs_and_means(subsets, epsilons),
+        strict=True,
+    ):
+        assert_close(found, expected)
+    if method != "cg":
+        assert_close(changed.loo(epsilons), made.loo(epsilons))
+
+
+@every_method
+@every_size
 def test_subsets_equal_fits_on_their_samples(rng, method, size):
     X, Y, weight = drawn(rng, size)
     subsets = rng.random((3, size[0])) < 0.7

@@ -5,8 +5,11 @@ frozen result that `sltr.plotting` draws.
 """
 
 from sltr.inference.patterns import Patterns, patterns
+from sltr.inference.permutation import PermutationTest, permutation_test
 
 __all__ = [
     "Patterns",
+    "PermutationTest",
     "patterns",
+    "permutation_test",
 ]

@@ -48,6 +48,9 @@ class RidgeSystem(Protocol):
     def method(self) -> str:
         """Which one: "dual", "primal" or "cg"."""
 
+    def with_responses(self, Y: Array) -> RidgeSystem:
+        """Return the system of the same samples with other responses (n, K)."""
+
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots (S, E, K, P) and the subsets' weighted mean samples (S, P).
 

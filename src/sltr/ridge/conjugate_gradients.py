@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -100,6 +100,10 @@ class CGRidge:
     tol: float = 1e-10
     max_iter: int = 2000
     unconverged: Unconverged | None = None
+
+    def with_responses(self, Y: Array) -> CGRidge:
+        """Return the system with other responses; the sketch is kept."""
+        return replace(self, Y=Y)
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and the subsets' means (S, P); two reads of X per iteration."""

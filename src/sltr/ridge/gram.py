@@ -35,6 +35,10 @@ class GramRidge:
         """Return the system with its eigendecomposition, which leave-one-out needs."""
         return replace(self, spectrum=eigh(self._kernel()))
 
+    def with_responses(self, Y: Array) -> GramRidge:
+        """Return the system with other responses; all that was made is kept."""
+        return replace(self, Y=Y)
+
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and the subsets' means (S, P); reads X once for all."""
         duals = self._duals(subsets, epsilons)

@@ -15,7 +15,7 @@ Chan, Golub, LeVeque (1983). Algorithms for computing the sample variance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, to_float64, to_numpy
@@ -125,6 +125,23 @@ class MomentRidge:
     fit_intercept: bool
     total: Moments
 
+    def with_responses(self, Y: Array) -> MomentRidge:
+        """Return the system with other responses: one pass, for their products."""
+        xp, kept = array_namespace(self.weight), self.total
+        share = to_float64(self.weight / xp.sum(self.weight))[None, :]
+        y_mean = (share @ to_float64(Y))[0, ...]
+        rest = xp.astype(to_float64(Y) - y_mean, kept.dtype)
+        weighted = rest * xp.astype(self.weight, kept.dtype)[:, None]
+        shift = xp.astype(kept.x_mean, kept.dtype)
+        parts = self.X.map_rows(_row_products, [weighted], [shift])
+        total = replace(
+            kept,
+            y_mean=y_mean,
+            cross=sum(to_float64(part) for part in parts),
+            y_second=to_float64(xp.matrix_transpose(weighted) @ rest),
+        )
+        return replace(self, Y=Y, total=total)
+
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and the subsets' means (S, P); reads what is left out."""
         xp = array_namespace(self.weight)
@@ -191,6 +208,11 @@ def _row_fits(
     return scores @ coef, inverse @ xp.matrix_transpose(scores**2)
 
 
+def _row_products(X: Array, Y: Array, shift: Array) -> Array:
+    """Return the products (P, K) of a block of samples with weighted responses."""
+    return array_namespace(Y).matrix_transpose(X - shift) @ Y
+
+
 @dataclass(frozen=True, eq=False)
 class StreamedRidge:
     """Ridge of samples of which only the moments were kept: one subset, all of them.
@@ -213,6 +235,11 @@ class StreamedRidge:
 
     moments: Moments
     fit_intercept: bool
+
+    def with_responses(self, Y: Array) -> StreamedRidge:
+        """Refuse: the samples that other responses would belong to are gone."""
+        msg = "Only moments of the samples were kept; expected samples. Use fit."
+        raise ValueError(msg)
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots (1, E, K, P) and the mean sample (1, P)."""

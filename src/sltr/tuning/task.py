@@ -42,6 +42,10 @@ class Task:
         """The subset of all samples, (1, n)."""
         return (self.samples.weight > 0)[None, :]
 
+    def with_responses(self, Y: Array) -> Task:
+        """Return the task of the same samples with other responses (n, K)."""
+        return replace(self, Y=Y, system=self.system.with_responses(Y))
+
     def with_loose_gap(self) -> Task:
         """Return the task with the duality gap that comparing candidates needs."""
         tol = self.settings.tol
