@@ -85,3 +85,15 @@ def test_an_image_that_the_table_lacks_is_named(here, capsys):
     assert run("tune", "bids", "--y", "less.tsv", "--target", "age") == 1
     missing = lines[-1].split("\t")[0]
     assert f"{missing}_T1w.nii.gz" in capsys.readouterr().err
+
+
+def test_a_model_of_masked_images_predicts_without_the_mask(here, capsys):
+    options = ("--target", "age", "--epsilon", "1", "--mask", "mask.nii.gz")
+    assert run("fit", "bids", *options, "--out", "masked.sltr") == 0
+    assert load("masked.sltr").coef_.shape == (4, 3, 3)
+    capsys.readouterr()
+    assert run("predict", "masked.sltr", "new") == 0
+    own = capsys.readouterr().out
+    assert run("predict", "masked.sltr", "new", "--mask", "mask.nii.gz") == 0
+    assert capsys.readouterr().out == own
+    assert run("report", "masked.sltr", "bids", "--target", "age") == 0

@@ -221,11 +221,11 @@ def test_samples_need_two_axes(tmp_path, scalar):
 
 def test_other_files_and_lengths_are_refused(tmp_path):
     np.save(tmp_path / "X.npy", X)
-    (tmp_path / "X.mat").write_text("")
+    (tmp_path / "X.xls").write_text("")
     with pytest.raises(ValueError, match="expected a file that ends in"):
-        load_data(tmp_path / "X.mat")
-    with pytest.raises(ValueError, match=r"y='.*X\.mat' was given"):
-        load_data(tmp_path / "X.npy", tmp_path / "X.mat")
+        load_data(tmp_path / "X.xls")
+    with pytest.raises(ValueError, match=r"y='.*X\.xls' was given"):
+        load_data(tmp_path / "X.npy", tmp_path / "X.xls")
     with pytest.raises(FileNotFoundError, match=r"absent\.npz does not exist"):
         load_data(tmp_path / "absent.npz")
     with pytest.raises(ValueError, match=r"4 samples and y shape \(3,\)"):

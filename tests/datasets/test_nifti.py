@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from sltr import SLTRRegressor, load, save
 from sltr.datasets import coef_img, load_nifti
 
 nibabel = pytest.importorskip("nibabel")
@@ -181,3 +182,55 @@ def test_impossible_sizes_in_a_header_are_named(brains, tmp_path):
     (tmp_path / "n.nii").write_bytes(content)
     with pytest.raises(ValueError, match=r"n\.nii has shape \(-7, 6, 5\)"):
         load_nifti(tmp_path / "n.nii")
+
+
+def test_a_model_remembers_the_space_of_its_images(tmp_path, rng):
+    affine = np.diag([-2.0, 2.0, 3.0, 1.0])
+    affine[:3, 3] = [10, -20, 5]
+    scans = nibabel.Nifti1Image(rng.normal(size=(6, 5, 4, 20)), affine)
+    inside = np.zeros((6, 5, 4), bool)
+    inside[1:5, 2:5, 1:3] = True
+    inside[1, 2, 1] = False
+    data = load_nifti(scans, mask=inside)
+    labels = data.X.labels
+    assert (labels.names, labels.units) == (("x", "y", "z"), ("mm", "mm", "mm"))
+    np.testing.assert_array_equal(labels.coords[0], [8, 6, 4, 2])
+    np.testing.assert_array_equal(labels.mask, inside[1:5, 2:5, 1:3])
+    y = np.asarray(data.X)[:, 1, 1, 0]
+    model = SLTRRegressor().fit(data.X, y)
+    save(model, tmp_path / "m.sltr")
+    again = load(tmp_path / "m.sltr")
+    new = load_nifti(scans, mask=again)
+    np.testing.assert_array_equal(np.asarray(new.X), np.asarray(data.X))
+    np.testing.assert_array_equal(again.predict(new.X), model.predict(data.X))
+    image = coef_img(again)
+    assert image.shape == (6, 5, 4)
+    np.testing.assert_array_equal(image.affine, affine)
+    expected = coef_img(model.coef_, data).get_fdata()
+    np.testing.assert_array_equal(image.get_fdata(), expected)
+    moved = nibabel.Nifti1Image(scans.get_fdata(), np.eye(4))
+    with pytest.raises(ValueError, match=r"the model has the affine"):
+        load_nifti(moved, mask=again)
+    with pytest.raises(ValueError, match=r"images have the affine"):
+        again.predict(load_nifti(moved, mask=inside).X)
+    less = inside.copy()
+    less[2, 3, 1] = False
+    with pytest.raises(ValueError, match="leaves out 1 voxels that the model uses"):
+        again.predict(load_nifti(scans, mask=less).X)
+
+
+def test_a_masker_of_nilearn_is_a_mask(rng):
+    maskers = pytest.importorskip("nilearn.maskers")
+    inside = np.zeros((6, 5, 4), np.uint8)
+    inside[1:5, 2:5, 1:3] = 1
+    scans = nibabel.Nifti1Image(rng.normal(size=(6, 5, 4, 3)), np.eye(4))
+    masker = maskers.NiftiMasker(nibabel.Nifti1Image(inside, np.eye(4))).fit()
+    assert load_nifti(scans, mask=masker).X.shape == (3, 4, 3, 2)
+
+
+def test_oblique_images_have_no_coordinates_in_millimetres():
+    affine = np.eye(4)
+    affine[:2, :2] = [[0.8, -0.6], [0.6, 0.8]]
+    data = load_nifti(nibabel.Nifti1Image(np.zeros((3, 3, 3, 2)), affine))
+    assert data.X.labels.coords == (None, None, None)
+    assert data.X.labels.units == ("", "", "")

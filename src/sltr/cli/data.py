@@ -205,6 +205,7 @@ _EXTRAS = {
     "dask": ("dask", "distributed", "zarr"),
     "video": ("av",),
     "neuro": ("nibabel", "nilearn"),
+    "eeg": ("mne",),
     "models": ("safetensors",),
     "report": ("matplotlib", "jinja2"),
     "cli": ("typer", "rich"),

@@ -59,6 +59,7 @@ def predict(
         target=None,
         covariates=parse_names(covariates),
         mask=mask,
+        model=fitted,
         largest=memory_bytes(fitted.memory_limit) if lazy else None,
     )
     match_images(fitted, data, loaded.X, mask)

@@ -13,11 +13,16 @@ from sltr.cli.output import say
 
 
 def read_samples(
-    files: Sequence[Path], *, mask: Path | None = None, **options: Any
+    files: Sequence[Path],
+    *,
+    mask: Path | None = None,
+    model: Any = None,
+    **options: Any,
 ) -> Any:
     """Read samples as `load_samples` does, and say which rows of a table are theirs.
 
-    A mask that would do nothing is refused.
+    A mask that would do nothing is refused. Images for a model that was fitted to
+    some are read in its own mask.
     """
     from sltr.datasets.samples import load_samples
 
@@ -27,7 +32,9 @@ def read_samples(
             "Leave it out"
         )
         raise typer.BadParameter(msg)
-    loaded = load_samples(files, mask=mask, **options)
+    own = getattr(model, "space_", {}).get("kind") == "voxels" and are_images(files)
+    kept = model if mask is None and own else mask
+    loaded = load_samples(files, mask=kept, **options)
     if loaded.note:
         say(loaded.note)
     return loaded
@@ -35,7 +42,7 @@ def read_samples(
 
 def are_images(files: Sequence[Path]) -> bool:
     """Say whether these are NIfTI images, or folders of them."""
-    from sltr.datasets.samples import images_in
+    from sltr.datasets.nifti import images_in
 
     return all(
         file.name.endswith((".nii", ".nii.gz")) or images_in(file) for file in files

@@ -130,8 +130,9 @@ def report(
         raise typer.BadParameter(msg)
     fitted = load(model)
     refuse_covariates(fitted)
-    loaded = read_samples(data, y=y, target=target, mask=mask)
-    unseen = read_samples(test, y=test_y, target=target, mask=mask) if test else None
+    options = {"target": target, "mask": mask, "model": fitted}
+    loaded = read_samples(data, y=y, **options)
+    unseen = read_samples(test, y=test_y, **options) if test else None
     for files, given in ((data, loaded), (test, unseen)):
         if files and given is not None:
             match_images(fitted, files, given.X, mask)

@@ -24,12 +24,29 @@ from sltr.datasets.reading import (
     reading,
     require_names,
 )
-from sltr.datasets.tables import Match, is_table, match_rows, read_table, require_labels
+from sltr.datasets.scientific import (
+    load_epochs,
+    read_hdf5,
+    read_matlab,
+    read_netcdf,
+)
+from sltr.datasets.tables import (
+    NAMING,
+    Match,
+    is_table,
+    match_rows,
+    read_table,
+    require_labels,
+)
 from sltr.samples.budget import working_bytes
 from sltr.samples.check import check_plain
+from sltr.samples.labels import label
 from sltr.samples.stored import check_chunks
 
-SUFFIXES = (".nii", ".nii.gz", ".npy", ".npz", ".zarr")
+SUFFIXES = (
+    *(".nii", ".nii.gz", ".npy", ".npz", ".zarr", ".h5", ".hdf5", ".mat", ".nc"),
+    *(".fif", ".csv", ".tsv"),
+)
 # NumPy reads headers of up to 10,000 characters.
 LONGEST_HEADER = 50_000
 
@@ -40,6 +57,7 @@ def load_data(
     *,
     target: str | None = "y",
     largest: int | None = None,
+    left_out: Sequence[str] = (),
 ) -> Bunch:
     """Read samples and responses; the suffix of the file says how.
 
@@ -48,7 +66,10 @@ def load_data(
     path : path
         ``.npz`` (arrays named X and `target`), ``.npy`` (samples alone),
         ``.zarr`` (a group like an ``.npz``, or one array), ``.nii`` or
-        ``.nii.gz`` (samples along the last axis).
+        ``.nii.gz`` (samples along the last axis), ``.h5`` or ``.hdf5``, ``.mat``
+        (version 5 or 7.3) and ``.nc`` (all like an ``.npz``), ``.fif`` (epochs of
+        MNE; see `load_epochs`), ``.csv`` or ``.tsv`` (X has the columns of numbers
+        but the target's).
     y : array, path or None
         The responses, if they are not in the same file: values, a ``.npy`` file
         or a ``.csv`` or ``.tsv`` table. Where a column of the table names the samples
@@ -57,8 +78,10 @@ def load_data(
     target : str or None
         The name of the responses, in the file or table; None: there need not be any.
     largest : int, optional
-        Bytes of samples to read to memory: more of them, in ``.npy`` and ``.zarr``
-        files, stay there, as a memmap or zarr array.
+        Bytes of samples to read to memory: more of them, in ``.npy``, ``.zarr`` and
+        HDF5 files, stay there, as a memmap, zarr array or dataset.
+    left_out : sequence of str
+        Columns of a ``.csv`` or ``.tsv`` file that are no part of X.
 
     Returns
     -------
@@ -97,8 +120,19 @@ def load_data(
         data = load_npy(file, largest=largest)
     elif suffix == ".zarr":
         data = load_zarr(file, target=in_file, largest=largest)
+    elif suffix in (".h5", ".hdf5"):
+        data = _with_response(read_hdf5(file, largest), file, in_file)
+    elif suffix == ".mat":
+        data = _with_response(read_matlab(file), file, in_file)
+    elif suffix == ".nc":
+        data = _with_response(read_netcdf(file), file, in_file)
+    elif suffix == ".fif":
+        data = load_epochs(file)
+    elif is_table(file):
+        data = _table_of_samples(file, in_file, left_out)
     else:
         data = Bunch(**load_nifti(file), y=None)
+    data = _labelled(data)
     _check_samples(data, file)
     if y is not None:
         beside = read_beside(y, target, names_of(data), data.X.shape[0])
@@ -107,6 +141,66 @@ def load_data(
     for name in ("X", "y"):
         check_plain(data[name], f"{name} with {file}")
     return data
+
+
+def _labelled(data: Bunch) -> Bunch:
+    """Let X know the names of its modes, their coordinates and the samples' names.
+
+    A file has the names as X's dimensions, or as an array `names`; the coordinates of
+    a mode as an array of that name; and the samples' names as `ids`.
+    """
+    dims, units = data.pop("dims", None), data.pop("units", {})
+    X = data.X
+    if type(X) is not np.ndarray:
+        return data
+    names = [str(name) for name in np.ravel(data.get("names", ()))]
+    if dims is not None and all(dims[1:]):
+        names = list(dims[1:])
+    ids = data.get("ids")
+    if len(names) != X.ndim - 1 or len(set(names)) < len(names):
+        names = []
+    if not names and ids is None:
+        return data
+    coords = {
+        mode: np.ravel(data[name])
+        for mode, name in enumerate(names)
+        if name in data and np.size(data[name]) == X.shape[1 + mode]
+    }
+    measured = [str(units.get(name, "")) for name in names]
+    named = {"names": names, "units": measured} if names else {}
+    data.X = label(
+        X, **named, coords=coords, ids=None if ids is None else np.ravel(ids)
+    )
+    return data
+
+
+def _table_of_samples(file: Path, target: str | None, left_out: Sequence[str]) -> Bunch:
+    """Return the columns of numbers as samples of one mode."""
+    table = read_table(file)
+    require_names([] if target is None else [target], table.columns, file)
+    numbers = [
+        name
+        for name, column in table.columns.items()
+        if column.dtype.kind == "f"
+        and name not in (target, *left_out)
+        and name.lower() not in NAMING
+    ]
+    if not numbers:
+        msg = f"{file} has no column of numbers beside {target!r}; expected samples."
+        raise ValueError(msg)
+    X = np.column_stack([table.columns[name] for name in numbers])
+    naming = [name for name in table.cells if name.lower() in NAMING]
+    ids = table.cells[naming[0]] if naming else None
+    unique = ids is not None and len(set(ids)) == len(ids)
+    labelled = label(X, ["column"], coords=[numbers], ids=ids if unique else None)
+    rest = {n: c for n, c in table.columns.items() if n not in (*numbers, "X", "y")}
+    if target is not None:
+        require_labels(table.columns[target], target, file)
+    return Bunch(
+        **rest | {"ids": np.array(ids) if unique else None},
+        X=labelled,
+        y=None if target is None else table.columns[target],
+    )
 
 
 def load_npz(path: AnyPath, *, target: str | None = "y") -> Bunch:
@@ -191,10 +285,21 @@ def load_zarr(
             _check_codecs(array)
             check_chunks(array)
             data[name] = array if name in stay else np.asarray(array[...])
+    data.dims, data.units = _zarr_dimensions(arrays)
     if alone:
         data.y = None
         return data
     return _with_response(data, file, target)
+
+
+def _zarr_dimensions(arrays: dict[str, Any]) -> tuple[list[str] | None, dict[str, str]]:
+    """Return the names of X's axes, as xarray and zarr write them, and units."""
+    if "X" not in arrays:
+        return None, {}
+    named = getattr(arrays["X"].metadata, "dimension_names", None)
+    named = named or arrays["X"].attrs.get("_ARRAY_DIMENSIONS")
+    units = {name: str(a.attrs.get("units", "")) for name, a in arrays.items()}
+    return None if named is None else [str(name or "") for name in named], units
 
 
 def _check_codecs(array: Any) -> None:
@@ -263,6 +368,10 @@ def _check_shapes(data: Bunch, file: Path) -> None:
 def _with_response(data: Bunch, file: Path, target: str | None) -> Bunch:
     require_names(["X", *([target] if target is not None else [])], data, file)
     data.y = data.get("y") if target is None else data[target]
+    # MATLAB has no vectors: they are matrices of one row or column.
+    if data.y is not None and np.ndim(data.y) == 2 and 1 in np.shape(data.y):
+        n_samples = data.X.shape[0] if np.ndim(data.X) else 0
+        data.y = np.ravel(data.y) if np.size(data.y) == n_samples else data.y
     return data
 
 

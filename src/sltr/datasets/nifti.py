@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from sltr.arrays import to_numpy
 from sltr.datasets.reading import check_expansion, expansion_limit, reading
+from sltr.samples.labels import LabelledArray, Labels
 
 Box = tuple[slice, slice, slice]
 # Bytes of a compressed file that are read at a time to come to its end.
@@ -33,10 +36,13 @@ def load_nifti(
     Parameters
     ----------
     images : path, nibabel image, or a sequence of them
-        A four-dimensional image holds one sample for each step of its last axis.
-        All must have the same space: shape and affine.
-    mask : path, nibabel image or bool array of shape (x, y, z), optional
+        A four-dimensional image holds one sample for each step of its last axis. A
+        folder stands for the images in it, at any depth and in the order of their
+        names, without masks and BIDS ``derivatives``. All must have the same space:
+        shape and affine.
+    mask : path, nibabel image, bool array of shape (x, y, z), or model, optional
         Voxels to keep (neither zero nor NaN); the others become zero. Default: all.
+        A model fitted to images, or a fitted masker of nilearn, has one.
     crop : bool
         Cut samples to the smallest box that holds the mask. Only that part of the
         files is read.
@@ -46,10 +52,12 @@ def load_nifti(
     Returns
     -------
     Bunch
-        `X` (n, x, y, z); `mask` (x, y, z) in the same box; `box`, the three slices
-        of the original space it was cut from; `affine` (4, 4) and `shape` of the
-        original space; `filenames` (n,), the source of each sample; `ids` (n,), what
-        it is called: its file's name, with a number where the file holds several.
+        `X` (n, x, y, z), which knows the names and places of its modes (see
+        `label`), mask and affine, and with it each model fitted to it; `mask`
+        (x, y, z) in the same box; `box`, the three slices of the original space it
+        was cut from; `affine` (4, 4) and `shape` of the original space; `filenames`
+        (n,), the source of each sample; `ids` (n,), what it is called: its file's
+        name, with a number where the file holds several.
 
     See Also
     --------
@@ -66,7 +74,8 @@ def load_nifti(
     (10, 3, 3, 2)
     """
     nibabel = _import_nibabel()
-    names = [(_name(source, k), source) for k, source in _as_list(images, nibabel)]
+    listed = _as_list(images, mask, nibabel)
+    names = [(_name(source, k), source) for k, source in enumerate(listed)]
     scans = [(name, _open(source, name, nibabel)) for name, source in names]
     shape, affine = scans[0][1].shape[:3], scans[0][1].affine
     for name, scan in scans:
@@ -77,21 +86,81 @@ def load_nifti(
                 "Reshape or split the image."
             )
             raise ValueError(msg)
-    inside = _read_mask(mask, shape, affine, nibabel)
+    kept, kept_name = _mask_of(mask, nibabel)
+    inside = _read_mask(kept, kept_name, shape, affine, nibabel)
     box = _bounding_box(inside if crop else np.ones_like(inside))
     samples = [_samples(scan, name, box, np.dtype(dtype)) for name, scan in scans]
     X = np.concatenate(samples)
     X[:, ~inside[box]] = 0
     sources = [n for (n, _), part in zip(scans, samples, strict=True) for _ in part]
+    ids = _ids(sources)
+    space = {
+        "kind": "voxels",
+        "affine": np.asarray(affine, float),
+        "shape": tuple(int(size) for size in shape),
+        "corner": tuple(cut.start for cut in box),
+    }
+    places = _millimetres(np.asarray(affine, float), box)
+    labels = Labels(
+        ("x", "y", "z"),
+        tuple("" if place is None else "mm" for place in places),
+        places,
+        None if mask is None else inside[box],
+        space,
+        ids,
+    )
     return Bunch(
-        X=X,
+        X=LabelledArray(X, labels),
         mask=inside[box],
         box=box,
         affine=affine,
         shape=tuple(shape),
         filenames=np.array(sources),
-        ids=_ids(sources),
+        ids=ids,
     )
+
+
+def _millimetres(affine: np.ndarray, box: Box) -> tuple[np.ndarray | None, ...]:
+    """Return where slices lie along the axes of space; None if images are oblique."""
+    steps, origin = affine[:3, :3], affine[:3, 3]
+    if np.count_nonzero(np.abs(steps) > 1e-6 * np.abs(steps).max()) > 3 or not np.all(
+        np.diag(steps)
+    ):
+        return (None, None, None)
+    return tuple(
+        origin[m] + steps[m, m] * np.arange(cut.start, cut.stop, dtype=float)
+        for m, cut in enumerate(box)
+    )
+
+
+def _mask_of(mask: Any, nibabel: Any) -> tuple[Any, str]:
+    """Return a mask and its name; a model fitted to images, or a masker, has one."""
+    mask = getattr(mask, "mask_img_", mask)
+    if not hasattr(mask, "coef_"):
+        named = mask is not None and not isinstance(mask, np.ndarray)
+        return mask, f"the mask {_name(mask, 0)}" if named else "the mask"
+    space = getattr(mask, "space_", None)
+    if space is None or space["kind"] != "voxels":
+        msg = (
+            f"mask={type(mask).__name__} was given, which was not fitted to images; "
+            "expected a model that knows its voxels, or a mask."
+        )
+        raise ValueError(msg)
+    return _in_space(_inside_of(mask), space, np.uint8, nibabel), "the model"
+
+
+def _inside_of(model: Any) -> np.ndarray:
+    """Return the voxels of a model: those of its mask, or all."""
+    mask = getattr(model, "mask_", None)
+    return np.ones(model.shape_in_, bool) if mask is None else mask
+
+
+def _in_space(values: np.ndarray, space: Any, dtype: Any, nibabel: Any) -> Any:
+    """Return values (x, y, z, …) of a box as an image of the space it was cut from."""
+    whole = np.zeros((*space["shape"], *values.shape[3:]), dtype)
+    first = zip(space["corner"], values.shape, strict=False)
+    whole[tuple(slice(start, start + size) for start, size in first)] = values
+    return nibabel.Nifti1Image(whole, np.asarray(space["affine"]))
 
 
 def _ids(sources: list[str]) -> np.ndarray:
@@ -106,20 +175,21 @@ def _ids(sources: list[str]) -> np.ndarray:
     return np.array(ids)
 
 
-def coef_img(coef: Any, data: Bunch) -> Any:
+def coef_img(coef: Any, data: Bunch | None = None) -> Any:
     """Return a coefficient as a nibabel image in the space the samples came from.
 
     Parameters
     ----------
-    coef : array of shape (x, y, z)
-        A coefficient for samples as `load_nifti` returned them.
-    data : Bunch
-        What `load_nifti` returned.
+    coef : fitted model, or array of shape (x, y, z)
+        A model that was fitted to samples of `load_nifti`, or its coefficient.
+    data : Bunch, optional
+        What `load_nifti` returned; not needed for a model that knows its voxels.
 
     Returns
     -------
     nibabel.Nifti1Image
-        float32, zero outside the mask.
+        float32, zero outside the mask; for a model of several classes with one
+        volume for each.
 
     Examples
     --------
@@ -130,16 +200,29 @@ def coef_img(coef: Any, data: Bunch) -> Any:
     (6, 5, 4)
     """
     nibabel = _import_nibabel()
-    values = np.asarray(coef)
-    if values.shape != data.mask.shape:
+    values = np.asarray(to_numpy(getattr(coef, "coef_", coef)))
+    if data is not None:
+        corner = tuple(cut.start for cut in data.box)
+        space = {"affine": data.affine, "shape": data.shape, "corner": corner}
+        inside = data.mask
+    else:
+        space, inside = getattr(coef, "space_", {}), _inside_of(coef)
+        if space.get("kind") != "voxels":
+            msg = (
+                f"{type(coef).__name__} was given, which was not fitted to images; "
+                "expected a model that knows its voxels. Fit it to the X of "
+                "load_nifti, or give what load_nifti returned as data."
+            )
+            raise ValueError(msg)
+    if values.shape[values.ndim - 3 :] != inside.shape or values.ndim > 4:
         msg = (
-            f"coef has shape {values.shape}; the samples have {data.mask.shape}. Pass "
+            f"coef has shape {values.shape}; the samples have {inside.shape}. Pass "
             "the coefficient of a model fitted on data.X."
         )
         raise ValueError(msg)
-    whole = np.zeros(data.shape, np.float32)
-    whole[data.box] = np.where(data.mask, values, 0)
-    return nibabel.Nifti1Image(whole, data.affine)
+    masked = np.where(inside, values, 0)
+    last = np.moveaxis(masked, 0, -1) if masked.ndim == 4 else masked
+    return _in_space(last, space, np.float32, nibabel)
 
 
 def _import_nibabel() -> Any:
@@ -151,13 +234,32 @@ def _import_nibabel() -> Any:
     return nibabel
 
 
-def _as_list(images: Any, nibabel: Any) -> list[tuple[int, Any]]:
+def _as_list(images: Any, mask: Any, nibabel: Any) -> list[Any]:
     one = isinstance(images, str | PathLike | nibabel.spatialimages.SpatialImage)
     several = [images] if one or not isinstance(images, Iterable) else list(images)
+    if one and isinstance(images, str | PathLike) and Path(images).is_dir():
+        several = list(images_in(Path(images), mask))
     if not several:
-        msg = "images=[] was given; expected at least one path or nibabel image."
+        msg = f"images={images!r} was given; expected at least one path or image."
         raise ValueError(msg)
-    return list(enumerate(several))
+    return several
+
+
+def images_in(folder: Path, mask: Any = None) -> list[Path]:
+    """Return the NIfTI images of a folder, by name; neither masks nor derivatives."""
+    if not folder.is_dir() or folder.suffix == ".zarr":
+        return []
+    named = isinstance(mask, str | PathLike)
+    left_out = Path(mask).resolve() if named else None
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.name.endswith((".nii", ".nii.gz"))
+        and not file.name.startswith(".")
+        and not re.search(r"(^|_)mask\.nii", file.name)
+        and not {"derivatives", "sourcedata"} & set(file.relative_to(folder).parts)
+        and file.resolve() != left_out
+    )
 
 
 def _name(source: Any, position: int) -> str:
@@ -267,14 +369,13 @@ def _check_space(
 
 
 def _read_mask(
-    mask: Any, shape: tuple[int, ...], affine: np.ndarray, nibabel: Any
+    mask: Any, name: str, shape: tuple[int, ...], affine: np.ndarray, nibabel: Any
 ) -> np.ndarray:
     if mask is None:
         return np.ones(shape, bool)
     if isinstance(mask, np.ndarray):
-        inside, mask_affine, name = _inside(mask), affine, "the mask"
+        inside, mask_affine = _inside(mask), affine
     else:
-        name = f"the mask {_name(mask, 0)}"
         image = _open(mask, name, nibabel)
         inside, mask_affine = _inside(_values(image, name)), image.affine
         if inside.ndim == 4 and inside.shape[3] == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.datasets.files import Beside, load_data, names_of, read_beside
-from sltr.datasets.nifti import load_nifti
+from sltr.datasets.nifti import images_in, load_nifti
 from sltr.datasets.reading import AnyPath, existing_file, few
 from sltr.datasets.video import load_video_folder
 from sltr.samples.check import check_plain
@@ -25,7 +24,7 @@ def load_samples(
     target: str | None = "y",
     groups: str | None = None,
     covariates: Sequence[str] = (),
-    mask: AnyPath | None = None,
+    mask: Any = None,
     largest: int | None = None,
 ) -> Bunch:
     """Read samples, responses, groups and covariates, as the files given allow.
@@ -49,7 +48,7 @@ def load_samples(
         be split.
     covariates : sequence of str
         Columns (or arrays) of numbers.
-    mask : path, optional
+    mask : path or fitted model, optional
         Voxels to keep, for NIfTI images alone.
     largest : int, optional
         As for `load_data`: more bytes of samples than this stay in their file.
@@ -74,7 +73,8 @@ def load_samples(
     """
     files = _existing_files(paths, mask)
     y = _participants(paths) if y is None and _are_images(files) else y
-    data = _read(files, target if y is None else None, mask, largest)
+    named = [*covariates, *([] if groups is None else [groups])]
+    data = _read(files, target if y is None else None, mask, largest, named)
     n_samples = data.X.shape[0]
     beside = Beside()
     if y is not None:
@@ -83,8 +83,7 @@ def load_samples(
     _require_responses(responses, files[0], y, target)
     source = files[0] if y is None else existing_file(y)
     columns = _arrays(data, target) | beside.columns
-    names = [*covariates, *([] if groups is None else [groups])]
-    _require_columns(names, columns, beside, source)
+    _require_columns(named, columns, beside, source)
     together = beside.groups if data.get("groups") is None else data.groups
     together = together if groups is None else columns[groups]
     others = [(name, columns[name]) for name in covariates]
@@ -118,22 +117,6 @@ def _existing_files(paths: Sequence[AnyPath], mask: Any) -> list[Path]:
     return [file for path in given for file in images_in(path, mask) or [path]]
 
 
-def images_in(folder: Path, mask: Any = None) -> list[Path]:
-    """Return the NIfTI images of a folder, by name; neither masks nor derivatives."""
-    if not folder.is_dir() or folder.suffix == ".zarr":
-        return []
-    left_out = None if mask is None else Path(mask).resolve()
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if _are_images([file])
-        and not file.name.startswith(".")
-        and not re.search(r"(^|_)mask\.nii", file.name)
-        and not {"derivatives", "sourcedata"} & set(file.relative_to(folder).parts)
-        and file.resolve() != left_out
-    )
-
-
 def _are_images(files: Sequence[Path]) -> bool:
     return all(file.name.endswith((".nii", ".nii.gz")) for file in files)
 
@@ -145,13 +128,17 @@ def _participants(paths: Sequence[AnyPath]) -> Path | None:
 
 
 def _read(
-    files: list[Path], target: str | None, mask: Any, largest: int | None
+    files: list[Path],
+    target: str | None,
+    mask: Any,
+    largest: int | None,
+    named: Sequence[str],
 ) -> Bunch:
     """Read samples, and the responses that are in the same file."""
     images = _are_images(files)
     if mask is not None and not images:
         msg = (
-            f"mask={str(mask)!r} was given with {files[0]}; expected NIfTI images "
+            f"mask={_mask_name(mask)} was given with {files[0]}; expected NIfTI images "
             "alone, the others have no voxels. Leave the mask out."
         )
         raise ValueError(msg)
@@ -165,7 +152,11 @@ def _read(
         raise ValueError(msg)
     if files[0].is_dir() and files[0].suffix != ".zarr":
         return _read_films(files[0], target)
-    return load_data(files[0], target=target, largest=largest)
+    return load_data(files[0], target=target, largest=largest, left_out=named)
+
+
+def _mask_name(mask: Any) -> str:
+    return repr(str(mask) if isinstance(mask, str | PathLike) else type(mask).__name__)
 
 
 def _require_responses(responses: Any, file: Path, y: Any, target: str | None) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import Bunch
 
+from sltr.samples.labels import LabelledArray, Labels
+
 
 class Clip(NamedTuple):
     """A clip's frames, and what was odd about its file (empty: nothing)."""
@@ -246,7 +248,8 @@ def load_video_folder(
     Returns
     -------
     Bunch
-        `X` (n, n_frames, width, height[, 3]) float32 in [0, 1]; `target` (n,), the
+        `X` (n, n_frames, width, height[, 3]) float32 in [0, 1], which knows its modes
+        (see `label`); `target` (n,), the
         label; `target_names`; `filenames` (n,), relative to `folder`; `groups`
         (n,), the same for clips cut from the same film, where names follow UCF101
         (``v_Bowling_g07_c02.avi``): split by groups, or the test set is not new;
@@ -299,7 +302,7 @@ def load_video_folder(
     kept = files[readable].tolist()
     notes = [(file, clip.note) for file, clip in zip(kept, clips, strict=True)]
     return Bunch(
-        X=np.stack([clip.frames for clip in clips]),
+        X=_labelled(np.stack([clip.frames for clip in clips]), files[readable]),
         target=labels[readable],
         target_names=np.array(names),
         filenames=files[readable],
@@ -307,6 +310,20 @@ def load_video_folder(
         failures=failures,
         notes=[(file, note) for file, note in notes if note],
     )
+
+
+def _labelled(X: np.ndarray, files: np.ndarray) -> LabelledArray:
+    """Return films whose modes are named, so that they are drawn upright."""
+    colours = [np.array(["red", "green", "blue"])][: X.ndim - 4]
+    names = ("frame", "width", "height", "colour")[: X.ndim - 1]
+    labels = Labels(
+        names,
+        ("",) * len(names),
+        (None, None, None, *colours),
+        space={"kind": "film"},
+        ids=files,
+    )
+    return LabelledArray(X, labels)
 
 
 def _class_names(root: Path, classes: Sequence[str] | None) -> list[str]:

@@ -39,6 +39,7 @@ from sltr.estimators.partial_fit import (
 from sltr.parameters import check_nonnegative
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
+from sltr.samples.labels import FITTED
 from sltr.samples.samples import Samples
 from sltr.tuning.candidates import Candidate, check_lazy_refinements
 from sltr.tuning.choose import Member
@@ -108,7 +109,7 @@ class _SLTR(SLTRBase):
 
     def _forget_fit(self) -> None:
         """Drop what an earlier fit found: it is of other samples, or other classes."""
-        seen = {"shape_in_", "n_features_in_", "feature_names_in_", "classes_"}
+        seen = {"shape_in_", "n_features_in_", "feature_names_in_", "classes_", *FITTED}
         for name in [n for n in vars(self) if n.endswith("_") and n not in seen]:
             delattr(self, name)
 

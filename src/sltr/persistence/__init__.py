@@ -242,6 +242,16 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         "intercept_": getattr(intercept, "shape", ())
         == (() if single else (n_scores,)),
         "n_features_in_": fitted["n_features_in_"] in (shape[0], prod(shape)),
+        "names_": all(
+            len(fitted[name]) == len(shape)
+            for name in ("names_", "units_", "coords_")
+            if name in fitted
+        ),
+        "coords_": all(
+            values is None or values.shape == (size,)
+            for values, size in zip(fitted.get("coords_", ()), shape, strict=False)
+        ),
+        "mask_": fitted.get("mask_") is None or fitted["mask_"].shape == shape,
         "classes_": classes is None or len(classes) == (2 if single else n_scores),
         "n_covariates_in_": not q or fitted["covariate_coef_"].shape == (q,),
         # Its length comes first: a range can be longer than memory.

@@ -71,9 +71,9 @@ def plot_coef(
     >>> fig.axes[0].get_xlabel()
     'time (ms)'
     """
-    whose = target_name(coef, target)
+    model, whose = coef, target_name(coef, target)
     coef = coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names, units, coords)
+    modes = Modes.of(coef.shape, mode_names, units, coords, model)
     if coef.ndim == 1:
         return _line(coef, modes, label, whose, fig)
     rows, columns = _shown(modes, show, coef.shape)
@@ -151,7 +151,7 @@ def plot_overlay(
     -------
     matplotlib figure
     """
-    whose = target_name(coef, target)
+    model, whose = coef, target_name(coef, target)
     coef, sample = coef_array(coef, target), np.asarray(to_numpy(sample), float)
     if coef.shape != sample.shape or coef.ndim < 2:
         msg = (
@@ -159,7 +159,7 @@ def plot_overlay(
             "were given; expected the same shape, of two modes or more."
         )
         raise ValueError(msg)
-    modes = Modes.of(coef.shape, mode_names, units, coords)
+    modes = Modes.of(coef.shape, mode_names, units, coords, model)
     rows, columns = _shown(modes, show, coef.shape)
     over = [m for m in range(coef.ndim) if m not in (rows, columns)]
     chosen = _choose(coef, over, modes.indices(slices, coef.shape), 1)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sltr.arrays import to_numpy
-
-# Coordinates as users give them: one array for each mode, or some of them by mode.
-Coords = Sequence[Any] | Mapping[int | str, Any]
+from sltr.samples.labels import Coords, labels_of, make_labels, mode_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,24 +26,26 @@ class Modes:
         names: Sequence[str] | None = None,
         units: Sequence[str | None] | None = None,
         coords: Coords | None = None,
+        model: Any = None,
     ) -> Modes:
-        """Check what was said of the modes of a tensor, or make plain names."""
-        order = len(shape)
-        for given, what in ((names, "mode_names"), (units, "units")):
-            if given is not None and (isinstance(given, str) or len(given) != order):
-                msg = f"{what}={given!r} was given; expected one for each of {order} "
-                raise ValueError(msg + "modes.")
-        modes = cls(
-            tuple(map(str, names or [f"mode {m}" for m in range(order)])),
-            tuple("" if unit is None else str(unit) for unit in units or [""] * order),
-            (None,) * order,
-        )
-        return replace(modes, coords=modes._checked(coords, shape))
+        """Return what was said of the modes of a tensor, else what a model knows."""
+        known = labels_of(model)
+        if known is not None and len(known.names) == len(shape):
+            names = known.names if names is None else names
+            units = known.units if units is None else units
+            coords = known.coords if coords is None else coords
+        labels = make_labels(shape, names, units, coords)
+        return cls(labels.names, labels.units, labels.coords)
 
     def label(self, mode: int) -> str:
-        """Return the axis label of a mode."""
-        unit = f" ({self.units[mode]})" if self.units[mode] else ""
-        return self.names[mode] + unit
+        """Return the axis label of a mode; indices have no unit."""
+        measured = self.units[mode] and self.coords[mode] is not None
+        return self.names[mode] + (f" ({self.units[mode]})" if measured else "")
+
+    def is_nominal(self, mode: int) -> bool:
+        """Say whether the slices of a mode are named, and so have no order."""
+        values = self.coords[mode]
+        return values is not None and values.dtype.kind not in "iuf"
 
     def at(self, mode: int, index: int) -> str:
         """Return the title of a slice: its coordinate, or its index if it has none."""
@@ -74,44 +73,7 @@ class Modes:
 
     def index(self, mode: int | str) -> int:
         """Return the number of a mode given by number or name."""
-        order = len(self.names)
-        if isinstance(mode, str) and mode in self.names:
-            return self.names.index(mode)
-        if not isinstance(mode, str) and -order <= int(mode) < order:
-            return int(mode) % order
-        msg = f"mode {mode!r} was given; expected one of {', '.join(self.names)}, or "
-        raise ValueError(msg + f"a number below {order}.")
-
-    def _checked(
-        self, coords: Coords | None, shape: Sequence[int]
-    ) -> tuple[np.ndarray | None, ...]:
-        """Return the coordinates of every mode, checked against `shape`."""
-        if coords is None:
-            return self.coords
-        order = len(shape)
-        if not isinstance(coords, Mapping):
-            sized = hasattr(coords, "__len__") and not isinstance(coords, str)
-            if not sized or len(coords) != order:
-                msg = (
-                    f"coords={coords!r} was given; expected an array or None for each "
-                    f"of {order} modes, or a mapping from modes to arrays."
-                )
-                raise ValueError(msg)
-            coords = dict(enumerate(coords))
-        checked: list[np.ndarray | None] = [None] * order
-        for mode, given in coords.items():
-            if given is None:
-                continue
-            number = self.index(mode)
-            values = np.asarray(to_numpy(given) if hasattr(given, "shape") else given)
-            if values.shape != (shape[number],):
-                msg = (
-                    f"coords of {self.names[number]} of shape {values.shape} were "
-                    f"given; expected one for each of its {shape[number]} slices."
-                )
-                raise ValueError(msg)
-            checked[number] = values
-        return tuple(checked)
+        return mode_number(mode, self.names)
 
     def indices(self, chosen: Mapping | None, shape: Sequence[int]) -> dict[int, Any]:
         """Return the chosen slices by mode number, checked against `shape`."""

@@ -44,8 +44,9 @@ def plot_spectrum(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['mode 0, mode 1: rank 3 of 3']
     """
-    whose, coef = target_name(coef, target), coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names)
+    model, whose = coef, target_name(coef, target)
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.shape, mode_names, model=model)
     ranks = numerical_ranks(coef)
     ax = tidy(new_axes(ax))
     drawn = []
@@ -116,8 +117,9 @@ def plot_factors(
     -------
     matplotlib figure
     """
-    whose, coef = target_name(coef, target), coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names, units, coords)
+    model, whose = coef, target_name(coef, target)
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.shape, mode_names, units, coords, model)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 3.0)
     axes = _axes_of_modes(fig, modes, "singular vector", whose)
     for mode, ax in enumerate(axes):
@@ -181,8 +183,9 @@ def plot_mode_importance(
     -------
     matplotlib figure
     """
-    whose, coef = target_name(coef, target), coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names, units, coords)
+    model, whose = coef, target_name(coef, target)
+    coef = coef_array(coef, target)
+    modes = Modes.of(coef.shape, mode_names, units, coords, model)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 2.8)
     axes = _axes_of_modes(fig, modes, "share of ‖W‖² (%)", whose)
     for ax, share in zip(axes, mode_weights(coef), strict=True):

@@ -120,7 +120,7 @@ def report(
         n_bootstrap=n_bootstrap,
     )
     coefs, targets = _coefficients(final)
-    modes = Modes.of(coefs.shape[1:], mode_names, units, coords)
+    modes = Modes.of(coefs.shape[1:], mode_names, units, coords, final)
     searched = model if hasattr(model, "cv_results_") else final
     candidates = candidates_payload(searched, metric_name(searched))
     convergence = convergence_payload(final)

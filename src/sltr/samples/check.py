@@ -24,6 +24,7 @@ from sltr.arrays import (
 from sltr.parameters import check_shape
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.front import check_squares, largest_entry
+from sltr.samples.labels import aligned, remember_labels, unlabelled
 from sltr.samples.samples import Samples, is_lazy, is_left_in_place, lazy_samples
 from sltr.samples.stored import check_chunks
 
@@ -40,13 +41,16 @@ def check_samples(
 ) -> Samples:
     """Check training data, remember its shape on the estimator, return it clean.
 
-    Sets `n_features_in_` and `shape_in_`. NumPy input (and whatever converts to
-    it) is checked by scikit-learn; arrays of other libraries stay where they
-    are. What is larger than memory stays in its file or on its cluster, for
-    estimators that have a `memory_limit`. Samples of weight zero are dropped.
+    Sets `n_features_in_`, `shape_in_` and what the samples know of themselves
+    (`samples/labels.py`). NumPy input (and whatever converts to it) is checked by
+    scikit-learn; arrays of other libraries stay where they are. What is larger than
+    memory stays in its file or on its cluster, for estimators that have a
+    `memory_limit`. Samples of weight zero are dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
-    X, y = check_plain(X, "X"), check_plain(y, "y")
+    X, known = unlabelled(X)
+    X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
+    X = X if reset else aligned(estimator, X, known)
     sample_weight = check_plain(sample_weight, "sample_weight")
     if _is_left_in_place(estimator, X):
         X = _check_stored(estimator, X)
@@ -81,6 +85,7 @@ def check_samples(
     samples = Samples(X, y, weight)
     if reset:
         estimator.shape_in_ = samples.shape
+        remember_labels(estimator, known, len(samples.shape))
     else:
         _check_fitted_shape(estimator, samples.shape)
     return _drop_weightless(samples, min_samples)
@@ -208,7 +213,8 @@ def check_covariates(
 
 def check_new_samples(estimator: Any, X: Any) -> Any:
     """Check samples to predict for against the shape the estimator was fitted on."""
-    X = check_plain(X, "X")
+    X, known = unlabelled(X)
+    X = aligned(estimator, check_plain(X, "X"), known)
     if _is_left_in_place(estimator, X):
         lazy = _check_stored(estimator, X)
         _check_fitted_shape(estimator, lazy.sample_shape)
