@@ -541,7 +541,7 @@ def test_only_regular_files_are_read(tmp_path):
 
 
 ATTRIBUTES = {
-    "TensorRidge": ("shape_in_", "intercept_", "n_features_in_"),
+    "TensorRidge": ("shape_in_", "intercept_"),
     "SLTRClassifier": ("shape_in_", "intercept_", "classes_", "sigmoids_"),
     "CPRegressor": ("shape_in_", "intercept_", "n_covariates_in_"),
 }

@@ -197,6 +197,7 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         The factor of `refine="scale"`, else 1.
     shape_in_ : tuple of int
     n_features_in_ : int
+        Of flat rows; samples with several modes have `shape_in_` alone.
 
     References
     ----------

@@ -407,7 +407,6 @@ class TensorGLMSearch(RegressorMixin, TensorGLMBase):
                 params = {name: form.rank, "alpha_ridge": alpha, "family": self.family}
                 candidate = plain(**params)
                 candidate.shape_in_ = self.shape_in_
-                candidate.n_features_in_ = self.shape_in_[0]
                 candidate.n_covariates_in_ = Z.shape[1]
                 models.append(candidate._remember(prepared, fit))
             return GlmTrials(models, Z)

@@ -60,7 +60,6 @@ class LinearTrials:
         # A fold's samples have been checked: they are tensors already.
         candidate = clone(model).set_params(feature_shape=None)
         candidate.shape_in_ = model.shape_in_
-        candidate.n_features_in_ = model.shape_in_[0]
         labels = is_classifier(model)
         if labels:
             named = not callable(model.scoring)

@@ -241,7 +241,9 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         "coef_": coef.dtype.kind == "f" and coef.size > 0,
         "intercept_": getattr(intercept, "shape", ())
         == (() if single else (n_scores,)),
-        "n_features_in_": fitted["n_features_in_"] in (shape[0], prod(shape)),
+        # Samples with modes have none, but for those of early versions.
+        "n_features_in_": fitted.get("n_features_in_", shape[0])
+        in (shape[0], prod(shape)),
         "names_": all(
             len(fitted[name]) == len(shape)
             for name in ("names_", "units_", "coords_")
@@ -273,7 +275,7 @@ def _build(cls: type, params: dict[str, Any], fitted: dict[str, Any]) -> Any:
         return model
     shape = fitted["shape_in_"]
     if params.get("feature_shape") is not None:
-        rows = fitted["n_features_in_"] == prod(shape)
+        rows = fitted.get("n_features_in_") == prod(shape)
         shape = (prod(shape),) if rows else shape
     sample = np.zeros((1, *shape), fitted["coef_"].dtype)
     q = fitted.get("n_covariates_in_", 0)

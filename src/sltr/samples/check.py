@@ -41,9 +41,9 @@ def check_samples(
 ) -> Samples:
     """Check training data, remember its shape on the estimator, return it clean.
 
-    Sets `n_features_in_`, `shape_in_` and what the samples know of themselves
-    (`samples/labels.py`). NumPy input (and whatever converts to it) is checked by
-    scikit-learn; arrays of other libraries stay where they are. What is larger than
+    Sets `shape_in_`, `n_features_in_` for flat rows, and what the samples know of
+    themselves (`samples/labels.py`). NumPy input (and whatever converts to it) is
+    checked by scikit-learn; arrays of other libraries stay where they are. What is larger than
     memory stays in its file or on its cluster, for estimators that have a
     `memory_limit`. Samples of weight zero are dropped.
     Without `reset` the samples must be like those the estimator has seen.
@@ -80,11 +80,16 @@ def check_samples(
         )
         y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
         weight = _as_weight(sample_weight, X)
+    n_axes = len(X.source.shape) if is_lazy(X) else X.ndim
     if not is_lazy(X):
         X = _check_values(X, None if labels else y, estimator)
     samples = Samples(X, y, weight)
     if reset:
         estimator.shape_in_ = samples.shape
+        if n_axes > 2:
+            # The length of the first mode is no number of features; tools that find
+            # one there (MAPIE) would predict for rows of that length.
+            del estimator.n_features_in_
         remember_labels(estimator, known, len(samples.shape))
     else:
         _check_fitted_shape(estimator, samples.shape)
