@@ -43,9 +43,9 @@ def check_samples(
 
     Sets `shape_in_`, `n_features_in_` for flat rows, and what the samples know of
     themselves (`samples/labels.py`). NumPy input (and whatever converts to it) is
-    checked by scikit-learn; arrays of other libraries stay where they are. What is larger than
-    memory stays in its file or on its cluster, for estimators that have a
-    `memory_limit`. Samples of weight zero are dropped.
+    checked by scikit-learn; arrays of other libraries stay where they are. What is
+    larger than memory stays in its file or on its cluster, for estimators that have
+    a `memory_limit`. Samples of weight zero are dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
     X, known = unlabelled(X)
