@@ -259,8 +259,14 @@ def tune(
 
     `settings` are parameters of the estimator that tunes itself. Without `groups` and
     `folds` a method has its usual folds, and ridge leaves out one sample at a time.
-    Covariates that the method would ignore are refused.
+    Covariates that the method would ignore are refused, and so is a single group.
     """
+    if groups is not None and len(np.unique(groups)) < 2:
+        msg = (
+            "All samples are of one group; expected at least two, for folds that leave "
+            "whole groups out. Leave the groups out, or choose another column."
+        )
+        raise ValueError(msg)
     settings = dict(settings or {}, progress=progress)
     model = tuned_model(entry, kind=kind, folds=folds, n_jobs=n_jobs, **settings)
     # A search could fit with covariates, but not score with them.

@@ -434,6 +434,14 @@ def test_covariates_are_asked_for_where_they_belong(here, capsys):
     assert "fitted with covariates" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("method", ["ridge", "lasso", "sltr"])
+def test_a_single_group_is_refused(here, capsys, method):
+    data = dict(np.load("data.npz"), site=np.zeros(40))
+    np.savez("data.npz", **data)
+    assert run("tune", "data.npz", "--method", method, "--groups", "site") == 1
+    assert "All samples are of one group" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("method", ["ridge", "elem_ridge"])
 def test_ridge_is_tuned_on_folds_of_groups_or_as_many_as_asked_for(
     here, capsys, method

@@ -478,8 +478,7 @@ SPECS = {
     ),
     "TPGDRegressor": Spec(
         {"ranks": (1, 2), "sparsity": (0.5, 1.0), "max_iter": (50,)},
-        # Rounding decides which entries pass a threshold, and the steps diverge.
-        ("repeated", "saved"),
+        (*ALWAYS, "added_constants"),
         least_order=2,
     ),
     "CPRegressorCV": Spec(
@@ -616,9 +615,6 @@ def _admissible(case: Fit) -> Fit:
     ):
         # Folds of its own, by the order of the samples, choose a refit's settings.
         params["refine"] = None
-    if case.oracle == "whole_weights" and params.get("refine") == ("sparse",):
-        # Its refit asks how many samples there are, not how much they weigh.
-        params["refine"] = (None,)
     if case.oracle == "whole_weights" and "scoring" in params:
         # A fold that holds one sample is scored by another measure than R².
         labels = "Classifier" in case.name

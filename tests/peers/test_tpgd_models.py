@@ -189,3 +189,17 @@ def test_bad_grids_are_named(rng, params, match):
 def test_one_sample_is_too_few(rng):
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         TPGDRegressor().fit(rng.standard_normal((1, 3, 2)), [1.0])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_order_of_samples_does_not_matter(rng, ranks):
+    """The best fit within the spans of a start leaves a gradient of rounding there."""
+    for shape in ((5, 9), (1, 5), (2, 3, 4)):
+        X, y = rng.normal(size=(10, *shape)), rng.normal(size=10)
+        model = TPGDRegressor(ranks, max_iter=5, tol=0.0)
+        coefs = []
+        for order in (np.arange(10), *(rng.permutation(10) for _ in range(5))):
+            with pytest.warns(ConvergenceWarning):
+                coefs.append(model.fit(X[order], y[order]).coef_)
+        for coef in coefs[1:]:
+            np.testing.assert_allclose(coef, coefs[0], atol=1e-9)

@@ -468,6 +468,18 @@ def test_a_support_too_large_or_empty_is_left_alone(rng, n_chosen):
     np.testing.assert_array_equal(found, coef)
 
 
+def test_a_refit_on_the_support_counts_weights_as_repetitions(rng):
+    """Five entries of twelve samples are too many, those of 24 are not."""
+    X, y = rng.normal(size=(12, 7)), rng.normal(size=12)
+    coef = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    weighted = Subsets(y[None], np.full((1, 12), 2.0), True)
+    repeated = Subsets(np.tile(y, 2)[None], np.ones((1, 24)), True)
+    found = refit_on_support(X, weighted, coef, 0.1)
+    expected = refit_on_support(np.tile(X, (2, 1)), repeated, coef, 0.1)
+    assert np.abs(expected - coef).max() > 0.1
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_feature_variance_is_the_mean_weighted_variance(rng, intercept):
     X, weight = rng.normal(size=(9, 5)) + 2.0, rng.uniform(size=(2, 9))

@@ -28,6 +28,9 @@ from sltr.samples.samples import Samples
 from sltr.tuning.choose import check_rule
 from sltr.tuning.folds import weighted_splits
 
+# A projection of a gradient is known up to this many roundings of the gradient.
+ROUNDINGS = 100.0
+
 
 @dataclass(frozen=True, eq=False)
 class SparseTucker:
@@ -84,7 +87,7 @@ def tpgd(
     n_iter, decrease = 0, float("inf")
     while n_iter < max_iter and decrease > tol and point.value > 0.0:
         slope = loss.gradient(point.error)
-        best = loss.line_search(_project(slope, point.tucker.factors).coef)
+        best = loss.line_search(slope, point.tucker.factors)
         length = max(shortest, min(best, 2.0 * length))
         new = loss.at(sparse_tucker(point.coef - length * slope, ranks, sparsity))
         while new.value > point.value and length > shortest:
@@ -149,11 +152,18 @@ class _Loss:
         xp = array_namespace(error)
         return _Point(tucker, error, 0.5 * float(xp.sum(error**2)))
 
-    def line_search(self, direction: Array) -> float:
-        """Return the best step along a projected gradient."""
+    def line_search(self, slope: Array, factors: list[Array]) -> float:
+        """Return the best step along the gradient within the factors' spans.
+
+        It is 0 where nothing but rounding is left of the gradient, as within the
+        spans of a start that is scaled to fit best.
+        """
+        direction = _project(slope, factors).coef
         xp = array_namespace(direction)
+        size, whole = (float(xp.sum(part**2)) for part in (direction, slope))
         energy = float(xp.sum(self.fitted(direction) ** 2))
-        return float(xp.sum(direction**2)) / energy if energy > 0.0 else 0.0
+        rounding = ROUNDINGS * float(xp.finfo(slope.dtype).eps)
+        return size / energy if energy > 0.0 and size > rounding**2 * whole else 0.0
 
 
 def _start(loss: _Loss, ranks: Sequence[int], sparsity: Sequence[int]) -> _Point:
@@ -283,15 +293,16 @@ def largest_eigenvalue(A: Array, *, tol: float = 1e-6, max_iter: int = 500) -> f
     """Return ‖A‖₂² by the power method, to about the root of `tol`."""
     xp = array_namespace(A)
     transposed = xp.matrix_transpose(A)
-    # Norms of the rows: positive, and of no symmetry the data do not have.
-    u = xp.sqrt(xp.sum(A**2, axis=1))
-    u = u * as_array(1.0 + 0.1 * np.cos(np.arange(A.shape[0])), A)
-    norm = float(xp.sqrt(xp.sum(u**2)))
+    # Norms of the columns: positive, of no symmetry the data do not have, and the
+    # same in whichever order the samples come.
+    v = xp.sqrt(xp.sum(A**2, axis=0))
+    v = v * as_array(1.0 + 0.1 * np.cos(np.arange(A.shape[1])), A)
+    norm = float(xp.sqrt(xp.sum(v**2)))
     value, change = 0.0, 1.0
     n_iter = 0
     while n_iter < max_iter and change > tol and norm > 0.0:
-        u = A @ (transposed @ (u / norm))
-        norm = float(xp.sqrt(xp.sum(u**2)))
+        v = transposed @ (A @ (v / norm))
+        norm = float(xp.sqrt(xp.sum(v**2)))
         change = abs(norm - value) / norm if norm > 0.0 else 0.0
         value, n_iter = norm, n_iter + 1
     return value

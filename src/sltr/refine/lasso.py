@@ -236,7 +236,7 @@ def refit_on_support(X: Array, item: Subsets, coef: Array, ridge: float) -> Arra
     support = xp.nonzero(coef)[0]
     rows = xp.nonzero(item.weight[0, :] > 0)[0]
     n_chosen = support.shape[0]
-    if n_chosen == 0 or 3 * n_chosen > rows.shape[0]:
+    if n_chosen == 0 or 3 * n_chosen > float(item.count[0]):
         return coef
     columns = xp.take(xp.take(X, support, axis=1), rows, axis=0)
     taking_part = item.of_samples(rows)

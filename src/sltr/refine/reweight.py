@@ -94,8 +94,7 @@ class _Problem:
             means = 0.0 * means
         cross = xp.reshape(subsets.cross(X), (-1, *shape))
         variance = feature_variance(X, weight, fit_intercept)
-        # A whole number counts as that many equal samples.
-        count = xp.sum(xp.where(weight > 0, clip(weight, 1.0, None), 0.0), axis=1)
+        count = subsets.count
         side = xp.where(count < X.shape[1], count, float(X.shape[1]))
         return _Problem(
             X,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sltr.arrays import Array, array_namespace, as_array, device
+from sltr.arrays import Array, array_namespace, as_array, clip, device
 from sltr.samples.front import Centring
 
 # A variance is known up to this many roundings of the squares that it comes from.
@@ -30,6 +30,12 @@ class Subsets:
     def centring(self) -> Centring:
         """What centres samples by each item's weighted mean."""
         return Centring(self.weight, self.fit_intercept)
+
+    @cached_property
+    def count(self) -> Array:
+        """How many samples take part, (B,): a whole weight is that many equal ones."""
+        xp, weight = array_namespace(self.weight), self.weight
+        return xp.sum(xp.where(weight > 0, clip(weight, 1.0, None), 0.0), axis=1)
 
     def centred(self, values: Array) -> Array:
         """Centre (B, n) by each item's weighted mean over the samples."""

@@ -64,10 +64,10 @@ class Task:
             shift = _middle_row(X)
             X, Y = X - shift, Y - _middle_row(Y)
         dtype = None if precision is None else getattr(xp, precision)
-        sizes = [float(xp.max(xp.abs(values))) for values in (X, Y)]
-        if not all(_fits_single(size) for size in sizes):
+        X_size, Y_size = (float(xp.max(xp.abs(values))) for values in (X, Y))
+        if not (_fits_single(X_size) and _fits_single(Y_size)):
             dtype = xp.float64
-            _check_powers(*sizes, prod(X.shape))
+            _check_powers(X_size, Y_size, prod(X.shape))
         weight = samples.weight
         if dtype is not None:
             X, Y, weight = (
