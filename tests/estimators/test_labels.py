@@ -2,6 +2,11 @@ import numpy as np
 import pytest
 
 from sltr.estimators.labels import (
+    MIXING_SIZE,
+    OFFSET_SIZE,
+    SMALLEST_SLOPE,
+    UNKNOWN_SAMPLES,
+    calibrated_scores,
     calibration_folds,
     fit_sigmoids,
     label_indicators,
@@ -47,18 +52,100 @@ def test_a_sigmoid_is_recovered(rng):
     assert offset == pytest.approx(-0.5, abs=0.1)
 
 
-def test_weights_count_as_repetitions(rng):
-    scores = rng.normal(size=(40, 1))
-    indicators = (scores + rng.normal(size=(40, 1)) > 0).astype(float)
-    times = rng.integers(1, 4, size=40)
+def _noisy_scores(rng, n_classes, n_samples=60):
+    """Return scores (n, K) that tell the classes apart, but not well; indicators."""
+    _, indicators = label_indicators(np.arange(n_samples) % n_classes)
+    return indicators + 0.5 * rng.normal(size=indicators.shape), indicators
+
+
+def _calibrated(scores, sigmoids):
+    scores = scores[:, 0] if scores.shape[1] == 1 else scores
+    return probabilities(calibrated_scores(scores, sigmoids))
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_probabilities_are_the_most_likely_by_another_solver(rng, n_classes):
+    cvxpy = pytest.importorskip("cvxpy")
+    scores, indicators = _noisy_scores(rng, n_classes)
+    weight = rng.uniform(0.5, 2.0, size=len(scores))
+    found = _calibrated(scores, fit_sigmoids(scores, indicators, weight))
+
+    one_hot = indicators
+    if n_classes == 2:
+        scores, one_hot = np.c_[-scores, scores] / 2, np.c_[1 - indicators, indicators]
+    z = scores - np.average(scores, axis=0, weights=weight)
+    z = z / np.sqrt(np.average((z**2).mean(axis=1), weights=weight))
+    any_label = UNKNOWN_SAMPLES / (weight.sum() + 2 * UNKNOWN_SAMPLES)
+    targets = (1 - any_label) * one_hot + any_label / n_classes
+    slope, b = cvxpy.Variable(), cvxpy.Variable((1, n_classes))
+    E = cvxpy.Variable((n_classes, n_classes))
+    ones = np.ones((len(z), 1))
+    prior = np.log(np.average(targets, axis=0, weights=weight))[None, :]
+    logits = slope * z + z @ E.T + ones @ (b + prior)
+    loss = cvxpy.log_sum_exp(logits, axis=1)
+    loss = weight @ (loss - cvxpy.sum(cvxpy.multiply(targets, logits), axis=1))
+    penalty = cvxpy.sum_squares(E) / MIXING_SIZE**2
+    penalty += cvxpy.sum_squares(b) / OFFSET_SIZE**2
+    limits = [slope >= SMALLEST_SLOPE, *([E == 0] if n_classes == 2 else [])]
+    cvxpy.Problem(cvxpy.Minimize(loss + penalty / 2), limits).solve("CLARABEL")
+    expected = np.exp(logits.value)
+    expected = expected / expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_weights_count_as_repetitions(rng, n_classes):
+    scores, indicators = _noisy_scores(rng, n_classes)
+    times = rng.integers(1, 4, size=len(scores))
     weighted = fit_sigmoids(scores, indicators, times.astype(float))
     repeated = fit_sigmoids(
         np.repeat(scores, times, axis=0),
         np.repeat(indicators, times, axis=0),
         np.ones(times.sum()),
     )
-    # The scores' spread, by which the regularisation is scaled, differs slightly.
-    np.testing.assert_allclose(weighted, repeated, rtol=1e-3)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-5, atol=1e-6)
+
+
+def test_the_order_of_classes_does_not_matter(rng):
+    scores, indicators = _noisy_scores(rng, 4)
+    ones, order = np.ones(len(scores)), [2, 0, 3, 1]
+    found = _calibrated(scores, fit_sigmoids(scores, indicators, ones))
+    scores, indicators = scores[:, order], indicators[:, order]
+    other = _calibrated(scores, fit_sigmoids(scores, indicators, ones))
+    np.testing.assert_allclose(found[:, order], other, atol=1e-6)
+    scores, indicators = _noisy_scores(rng, 2)
+    found = _calibrated(scores, fit_sigmoids(scores, indicators, ones))
+    scores, indicators = 1.0 - scores, 1.0 - indicators
+    other = _calibrated(scores, fit_sigmoids(scores, indicators, ones))
+    np.testing.assert_allclose(found[:, ::-1], other, atol=1e-6)
+
+
+def test_many_small_classes_calibrate_each_other(rng):
+    """Probabilities of 20 classes with 5 samples each are nearly the true ones."""
+
+    def draw(n_each):
+        indicators = np.repeat(np.eye(20), n_each, axis=0)
+        return indicators + 0.4 * rng.normal(size=indicators.shape), indicators
+
+    def log_loss(shares, indicators):
+        return -np.mean(np.log(shares[indicators > 0]))
+
+    scores, indicators = draw(5)
+    sigmoids = fit_sigmoids(scores, indicators, np.ones(100))
+    scores, indicators = draw(100)
+    found = log_loss(_calibrated(scores, sigmoids), indicators)
+    # Scores of equal spread about the corners: the slope is one over their variance.
+    true = log_loss(probabilities(scores / 0.4**2), indicators)
+    assert true < found < 1.1 * true + 0.02
+
+
+def test_models_of_one_sigmoid_a_class_predict_as_they_did(rng):
+    scores, lines = rng.normal(size=(5, 3)), rng.uniform(0.5, 2.0, size=(3, 2))
+    logits = calibrated_scores(scores, lines)
+    each = 1.0 / (1.0 + np.exp(-(scores * lines[:, 0] + lines[:, 1])))
+    np.testing.assert_allclose(
+        probabilities(logits, own_sigmoids=True), each / each.sum(axis=1)[:, None]
+    )
 
 
 def test_separable_scores_keep_a_finite_slope():
@@ -87,9 +174,10 @@ def test_probabilities_sum_to_one_at_any_size(rng):
         1e4 * rng.normal(size=(7, 3)),
         np.full((2, 3), -1e4),
     ):
-        found = probabilities(logits)
-        np.testing.assert_allclose(found.sum(axis=1), 1.0)
-        assert ((found >= 0) & (found <= 1)).all()
+        for own_sigmoids in (False, True):
+            found = probabilities(logits, own_sigmoids=own_sigmoids)
+            np.testing.assert_allclose(found.sum(axis=1), 1.0)
+            assert ((found >= 0) & (found <= 1)).all()
 
 
 def test_labels_are_those_of_the_largest_decision():

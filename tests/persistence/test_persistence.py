@@ -588,6 +588,18 @@ def test_models_of_folded_rows_and_of_more_classes_load(rows, tmp_path, rng):
     assert np.array_equal(again.predict(X), model.predict(X))
 
 
+def test_models_saved_with_a_sigmoid_for_each_class_predict_as_before(tmp_path, rng):
+    X, y = rng.standard_normal((30, 3, 4)), np.arange(30) % 3
+    model = estimator_classes()["SLTRClassifier"]().fit(X, y)
+    model.sigmoids_ = np.array([[2.0, 0.1], [3.0, -0.2], [1.0, 0.3]])
+    again = load(save(model, tmp_path / "m"))
+    scores = np.tensordot(X, model.coef_, ([1, 2], [1, 2])) + model.intercept_
+    each = 1.0 / (1.0 + np.exp(-(scores * [2.0, 3.0, 1.0] + [0.1, -0.2, 0.3])))
+    expected = each / each.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(again.predict_proba(X), expected)
+    assert np.array_equal(again.predict(X), expected.argmax(axis=1))
+
+
 def test_keys_that_look_alike_keep_their_arrays():
     tensors = {}
     value = {1: np.zeros(2), "1": np.ones(2)}

@@ -16,7 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
 from sltr.core.tensor import flatten, numerical_ranks
-from sltr.estimators.labels import calibrated_scores, probabilities, winning_labels
+from sltr.estimators.labels import (
+    calibrated_scores,
+    has_own_sigmoids,
+    probabilities,
+    winning_labels,
+)
 from sltr.estimators.summary import Summary, summarise
 from sltr.parameters import warn_caller
 from sltr.samples.check import check_new_samples
@@ -128,20 +133,21 @@ def warn_of_pilot(residual: float, n_iter: int) -> None:
 
 
 class CalibratedLabels(ClassifierMixin, SLTRBase):
-    """Labels and probabilities from scores that sigmoids calibrate."""
+    """Labels and probabilities from scores, by a sigmoid or a softmax."""
 
     def decision_function(self, X: Any) -> Array:
-        """Return calibrated log-odds: (n,) for two classes, else (n, n_classes)."""
+        """Return log-odds (n,) of two classes, or logits (n, n_classes) of more."""
         return calibrated_scores(linear_scores(self, X), self.sigmoids_)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the labels of the largest log-odds, shape (n,)."""
+        """Return the most probable labels, shape (n,)."""
         check_is_fitted(self, "coef_")
         return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""
-        return probabilities(to_numpy(self.decision_function(X)))
+        logits = to_numpy(self.decision_function(X))
+        return probabilities(logits, own_sigmoids=has_own_sigmoids(self.sigmoids_))
 
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])

@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
-from sklearn.linear_model import LogisticRegression
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax, softmax
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.multiclass import check_classification_targets
 
-from sltr.arrays import Array, as_array, to_numpy
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.tuning.folds import Split
 from sltr.tuning.scores import class_numbers
 
-SMALLEST_SLOPE = 1e-3  # of log-odds per standard deviation of the scores
+# Of log-odds per standard deviation of the scores: none may speak against its class.
+SMALLEST_SLOPE = 1e-3
+# What is known before scores are seen. This many samples, in all, may have any label;
+# else scores that separate the classes would have no finite slope.
+UNKNOWN_SAMPLES = 0.5
+# Offsets, and what weights on standardised scores differ from a common slope by, are
+# of about these sizes, in log-odds.
+OFFSET_SIZE, MIXING_SIZE = 2 / 3, 1 / 6
 
 
 def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -77,55 +84,98 @@ def calibration_folds(indicators: np.ndarray, n_splits: int = 5) -> list[Split]:
 
 
 def calibrated_scores(scores: Array, sigmoids: np.ndarray) -> Array:
-    """Return calibrated log-odds of scores (n,) or (n, K)."""
+    """Return log-odds (n,) of scores (n,), or logits (n, K) of scores (n, K)."""
     lines = as_array(sigmoids, scores)
     if scores.ndim == 1:
         return scores * lines[0, 0] + lines[0, 1]
-    return scores * lines[:, 0] + lines[:, 1]
+    if has_own_sigmoids(sigmoids):
+        return scores * lines[:, 0] + lines[:, 1]
+    xp = array_namespace(scores)
+    return scores @ xp.matrix_transpose(lines[:, :-1]) + lines[:, -1]
+
+
+def has_own_sigmoids(sigmoids: np.ndarray) -> bool:
+    """Say whether each score has a slope and an offset, and no other score counts.
+
+    So it is for two classes, and was for more in the first models that were saved:
+    their probabilities are K sigmoids, normalised, instead of one softmax.
+    """
+    return sigmoids.shape[1] == 2
 
 
 def fit_sigmoids(
     scores: np.ndarray, indicators: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Fit Platt's sigmoids to out-of-fold scores; rows (slope, offset), shape (K, 2).
+    """Fit probabilities to out-of-fold scores; weights, then the offset, in each row.
 
-    Each class is fitted with targets pulled slightly towards one half, as Platt
-    proposed, so that separable scores keep a finite slope.
+    For K > 2 classes, with z the scores, centred and in units of their common standard
+    deviation, and π the shares of the classes, probabilities are the softmax of
+
+        (T·I + E)z + b + log π
+
+    that minimise the negative log-likelihood + ½‖E‖²/m² + ½‖b‖²/s², with m and s the
+    constants above. All classes share the slope T, so that few samples of each are
+    enough. The result is (K, K + 1). Two classes have ±½ times their single score,
+    and E = 0; the result is (1, 2), slope and offset of the log-odds.
     """
-    fitted = []
-    share_of = weight / weight.sum()
-    for k in range(indicators.shape[1]):
-        target = indicators[:, k] > 0.5
-        n_positive, n_negative = weight[target].sum(), weight[~target].sum()
-        high = (n_positive + 1.0) / (n_positive + 2.0)
-        low = 1.0 / (n_negative + 2.0)
-        share = np.where(target, high, low)
-        # Scores of unit size about zero: the offset stays right if the slope is cut.
-        middle, spread = _location(scores[:, k], weight)
-        column = (scores[:, k] - middle) / spread
-        # A fractional target is two samples, one of each label.
-        model = LogisticRegression(C=1e6, solver="newton-cholesky", tol=1e-8).fit(
-            np.concatenate([column, column])[:, None],
-            np.repeat([1, 0], len(target)),
-            sample_weight=np.concatenate([weight * share, weight * (1.0 - share)]),
-        )
-        slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
-        if slope < SMALLEST_SLOPE:
-            # A score may not speak against its own class, whatever a few samples say.
-            slope, offset = SMALLEST_SLOPE, float(logit(share_of @ share))
-        fitted.append((slope / spread, offset - slope * middle / spread))
-    return np.array(fitted)
+    if indicators.shape[1] == 1:
+        columns, targets = scores * [-0.5, 0.5], [1.0, 0.0] + indicators * [-1.0, 1.0]
+    else:
+        columns, targets = scores, indicators
+    total, n_classes = weight.sum(), targets.shape[1]
+    middle = weight @ columns / total
+    spread = float(np.mean(weight @ (columns - middle) ** 2 / total)) ** 0.5
+    spread = spread if spread > 1e-10 * np.abs(middle).max() else 1.0
+    share = UNKNOWN_SAMPLES / (total + 2.0 * UNKNOWN_SAMPLES)
+    targets = (1.0 - share) * targets + share / n_classes
+    lines, offset = _most_likely((columns - middle) / spread, targets, weight)
+    lines = lines / spread
+    offset = offset - lines @ middle
+    if n_classes == 2:
+        return np.array([[lines[1, 1], offset[1] - offset[0]]])
+    return np.column_stack([lines, offset])
 
 
-def _location(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Return weighted mean and deviation; that of equal values counts as one."""
-    mean = float(np.average(values, weights=weight))
-    spread = float(np.average((values - mean) ** 2, weights=weight)) ** 0.5
-    return mean, spread if spread > 1e-10 * abs(mean) else 1.0
+def _most_likely(
+    z: np.ndarray, targets: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return T·I + E (K, K) and b + log π (K,) of `fit_sigmoids`."""
+    n_classes = z.shape[1]
+    prior = np.log(weight @ targets / weight.sum())
+
+    def parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        lines = x[0] * np.eye(n_classes)
+        if n_classes > 2:
+            lines = lines + MIXING_SIZE * x[n_classes + 1 :].reshape(lines.shape)
+        return lines, OFFSET_SIZE * x[1 : n_classes + 1] + prior
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the penalised loss and its gradient."""
+        lines, offset = parts(x)
+        logits = z @ lines.T + offset
+        value = -weight @ (targets * log_softmax(logits, axis=1)).sum(axis=1)
+        excess = weight[:, None] * (softmax(logits, axis=1) - targets)
+        along = excess.T @ z
+        gradient = [[np.trace(along)], OFFSET_SIZE * excess.sum(axis=0)]
+        if n_classes > 2:
+            gradient.append(MIXING_SIZE * along.ravel())
+        small = np.r_[0.0, x[1:]]  # E and b in units of their sizes
+        return value + 0.5 * small @ small, np.concatenate(gradient) + small
+
+    start = np.zeros(1 + n_classes + (n_classes**2 if n_classes > 2 else 0))
+    start[0] = SMALLEST_SLOPE
+    bounds = [(SMALLEST_SLOPE, None), *[(None, None)] * (len(start) - 1)]
+    options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
+    found = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
+    return parts(found.x)
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Return class probabilities, shape (n, K), from log-odds (n,) or (n, K).
+def probabilities(logits: np.ndarray, *, own_sigmoids: bool = False) -> np.ndarray:
+    """Return class probabilities, shape (n, K), from log-odds (n,) or logits (n, K).
+
+    With `own_sigmoids` the logits are log-odds of each class against all others.
 
     Examples
     --------
@@ -134,9 +184,12 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
+    if logits.ndim == 1:
+        share = expit(logits)
+        return np.column_stack([1.0 - share, share])
+    if not own_sigmoids:
+        return softmax(logits, axis=1)
     each = expit(logits)
-    if each.ndim == 1:
-        return np.column_stack([1.0 - each, each])
     total = each.sum(axis=1, keepdims=True)
     return np.where(
         total > 0, each / np.where(total > 0, total, 1.0), 1 / each.shape[1]

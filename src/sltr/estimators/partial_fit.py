@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
 
 from sltr.arrays import Array, array_namespace, to_numpy
 from sltr.core.estimate import Settings
@@ -105,28 +104,37 @@ def known_classes(
 def moment_sigmoids(
     kept: Moments, coef: Array, intercept: Array, shift: float
 ) -> np.ndarray:
-    """Return slopes and offsets (K, 2) of log-odds, from moments of the scores.
+    """Return what `fit_sigmoids` does, from moments of the scores.
 
-    With m₁ and m₀ the mean scores inside and outside a class, σ² their variance
-    about these and π the share of the class, normal scores have the log-odds
+    With m_k the mean scores of class k, Σ the covariance about these and π_k the share
+    of the class, normal scores s have the logits
 
-        (m₁ − m₀)/σ² · (s − (m₁ + m₀)/2) + log(π/(1 − π)).
+        (s − m_k/2)ᵀΣ⁻¹m_k + log π_k.
+
+    Of two classes, with one score, their difference is the log-odds. Means are about
+    that of all scores.
     """
     xp = array_namespace(coef)
     rows = to_numpy(xp.reshape(coef, (coef.shape[0], -1)))
     second, cross = to_numpy(kept.second), to_numpy(kept.cross)
-    means = rows @ to_numpy(kept.x_mean) + to_numpy(intercept)
+    middle = rows @ to_numpy(kept.x_mean) + to_numpy(intercept)
     # The responses are the classes' indicators, less a shift.
     weight, shares = float(kept.weight), to_numpy(kept.y_mean) + shift
-    found = []
-    for k, row in enumerate(rows):
-        share = float(np.clip(shares[k], 1 / (weight + 2), 1 - 1 / (weight + 2)))
-        both = share * (1.0 - share)
-        # The two classes' means lie about that of all scores.
-        step = float(row @ cross[:, k]) / weight / both
-        variance = float(row @ second @ row) / weight - both * step**2
-        spread = max(variance, 1e-12) ** 0.5
-        middle = means[k] + step * (0.5 - share)
-        slope = max(step / spread, SMALLEST_SLOPE) / spread
-        found.append((slope, float(logit(share)) - slope * middle))
-    return np.array(found)
+    if len(rows) == 1:
+        shares, cross = np.r_[1.0 - shares, shares], np.hstack([-cross, cross])
+    shares = np.clip(shares, 1 / (weight + 2), 1 - 1 / (weight + 2))
+    means = (rows @ cross / weight / shares).T  # (classes, scores)
+    within = rows @ second @ rows.T / weight - (shares * means.T) @ means
+    size = max(float(np.trace(within)) / len(rows), 1e-12)
+    # The scores of all classes sum to a constant: one direction has no variance.
+    floor = len(rows) / (weight + len(rows)) * size
+    lines = np.linalg.solve(within + floor * np.eye(len(rows)), means.T).T
+    offsets = np.log(shares) - (0.5 * means * lines).sum(axis=1) - lines @ middle
+    found = np.column_stack([lines, offsets])
+    if len(rows) > 1:
+        return found
+    slope, offset = found[1] - found[0]
+    least = SMALLEST_SLOPE / size**0.5
+    if slope < least:
+        slope, offset = least, np.log(shares[1] / shares[0]) - least * middle[0]
+    return np.array([[slope, offset]])

@@ -266,8 +266,8 @@ class SLTRClassifier(CalibratedLabels, _SLTR):
 
     Each class's 0/1 indicator (one indicator for two classes) is regressed on
     the samples by the method of `SLTRRegressor`; all classes share one Gram
-    matrix. Sigmoids fitted to out-of-fold scores turn scores into log-odds,
-    labels and probabilities.
+    matrix. A sigmoid, or for more classes a softmax, fitted to out-of-fold scores
+    turns scores into labels and probabilities.
 
     Parameters
     ----------
@@ -281,8 +281,10 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
     coef_, pilot_ : arrays of shape (p1, …, pM), or (n_classes, p1, …, pM)
         One tensor for two classes, else one for each class.
     intercept_ : float or array of shape (n_classes,)
-    sigmoids_ : array of shape (1 or n_classes, 2)
-        Slope and offset of each score's logit.
+    sigmoids_ : array of shape (1, 2) or (n_classes, n_classes + 1)
+        Of two classes slope and offset of the log-odds. Of more, for each class its
+        weights on all scores and its offset; probabilities are the softmax. In models
+        that were saved before, (n_classes, 2): one sigmoid a class.
     epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, shape_in_, \
 n_features_in_
         As for `SLTRRegressor`.
