@@ -48,6 +48,7 @@ NAMES = [
     "datasets",
     "error_bound",
     "estimate",
+    "export",
     "inference",
     "load",
     "metrics",

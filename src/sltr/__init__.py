@@ -29,6 +29,7 @@ from sltr.peers.tpgd import TPGDRegressor, TPGDRegressorCV
 from sltr.peers.trr import HRTRRRegressor, ORTRRRegressor
 from sltr.peers.tucker import TuckerRegressor, TuckerRegressorCV
 from sltr.persistence import load, save
+from sltr.persistence.export import export
 
 __all__ = [
     "CPClassifier",
@@ -63,6 +64,7 @@ __all__ = [
     "datasets",
     "error_bound",
     "estimate",
+    "export",
     "inference",
     "load",
     "metrics",

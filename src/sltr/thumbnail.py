@@ -119,6 +119,26 @@ def largest_modes(shape: Sequence[int]) -> tuple[int, int]:
     return min(order[:2]), max(order[:2])
 
 
+# Modes that are called so are rows and columns of pictures that stand upright.
+UPRIGHT = (("height", "width"), ("y", "x"), ("z", "y"), ("z", "x"))
+
+
+def upright(names: Sequence[str], shape: Sequence[int]) -> tuple[int, int]:
+    """Return which modes are rows and columns of an image.
+
+    Examples
+    --------
+    >>> upright(("frame", "width", "height"), (15, 32, 24))
+    (2, 1)
+    >>> upright(("mode 0", "mode 1"), (3, 4))
+    (0, 1)
+    """
+    for rows, columns in UPRIGHT:
+        if rows in names and columns in names:
+            return names.index(rows), names.index(columns)
+    return largest_modes(shape)
+
+
 def projection(coef: np.ndarray) -> np.ndarray:
     """Return a matrix over the two largest modes: the entries of largest magnitude."""
     if coef.ndim == 1:

@@ -97,3 +97,19 @@ def test_a_model_of_masked_images_predicts_without_the_mask(here, capsys):
     assert run("predict", "masked.sltr", "new", "--mask", "mask.nii.gz") == 0
     assert capsys.readouterr().out == own
     assert run("report", "masked.sltr", "bids", "--target", "age") == 0
+
+
+def test_a_model_is_drawn_and_exported(here, capsys):
+    pytest.importorskip("nilearn")
+    run("fit", "bids", "--target", "age", "--mask", "mask.nii.gz", "--out", "e.sltr")
+    assert run("plot", "e.sltr", "brain.png", "--dpi", 50) == 0
+    assert (here / "brain.png").read_bytes()[:4] == b"\x89PNG"
+    assert run("export", "e.sltr", "coef.nii.gz") == 0
+    image = nibabel.load(here / "coef.nii.gz")
+    assert image.shape == SHAPE
+    np.testing.assert_allclose(image.affine, AFFINE)
+    inside = nibabel.load(here / "mask.nii.gz").get_fdata() > 0
+    assert not image.get_fdata()[~inside].any()
+    assert run("export", "e.sltr", "coef.txt") == 1
+    assert "ends in one of" in capsys.readouterr().err
+    assert run("plot", "e.sltr", "b.png", "--background", "mask.nii.gz") == 2

@@ -250,7 +250,7 @@ def test_slices_are_titled_by_coordinates(rng):
         "time 2.5 s",
         "time 5 s",
     ]
-    assert set(_labels(fig.axes[2].xaxis)) == {"0", "10"}
+    assert set(_labels(fig.axes[0].yaxis)) == {"0", "10"}  # y is up
     plain = plotting.plot_coef(coef, coords=[None, None, ["a", "b", "c"]])
     assert plain.axes[1].get_title() == "mode 2: b"
 

@@ -14,7 +14,7 @@ from sltr.cli.data import info, reproduce, simulate
 from sltr.cli.fit import fit, tune
 from sltr.cli.output import say
 from sltr.cli.predict import predict
-from sltr.cli.show import compare, report
+from sltr.cli.show import compare, export, plot, report
 from sltr.persistence import package_version
 
 INTERRUPTED = 130
@@ -39,6 +39,7 @@ Start here:
     sltr simulate data.npz --test-samples 200
     sltr compare data.npz --methods sltr,remurs,cp
     sltr tune data.npz --out model.sltr
+    sltr plot model.sltr coefficient.png
     sltr report model.sltr data.npz --test data-test.npz
 
 Tables and numbers go to standard output, messages to standard error.
@@ -60,7 +61,19 @@ def _program(
     pass
 
 
-for command in (simulate, fit, tune, predict, compare, report, reproduce, info):
+COMMANDS = (
+    simulate,
+    fit,
+    tune,
+    predict,
+    compare,
+    plot,
+    report,
+    export,
+    reproduce,
+    info,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

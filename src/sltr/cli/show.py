@@ -1,9 +1,9 @@
-"""Commands that compare methods and show a model."""
+"""Commands that compare methods, and show a model or hand it on."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from sltr.cli.options import (
     Seed,
     Target,
     Task,
+    choose,
     parse_names,
 )
 from sltr.cli.output import print_json, print_scores, progress_bar, say
@@ -149,3 +150,90 @@ def report(
         mode_names=parse_names(modes) or None,
     )
     say(f"Wrote {page}; open it in a browser.")
+
+
+def export(
+    model: Saved,
+    out: Annotated[
+        Path, typer.Argument(help="A file that ends in .nii, .nii.gz, .nc or .csv.")
+    ],
+    config: Config = None,
+) -> None:
+    """Write the coefficient of a model for other programs.
+
+    As an image in the space of the samples, as netCDF with names, coordinates and
+    units, or as a table.
+
+    Examples
+    --------
+        sltr export model.sltr coef.nii.gz
+        sltr export model.sltr coef.nc
+        sltr export model.sltr coef.csv
+    """
+    from sltr.persistence import load
+    from sltr.persistence.export import export as write
+
+    say(f"Wrote {write(load(model), out)}.")
+
+
+def plot(
+    model: Saved,
+    out: Annotated[
+        Path, typer.Argument(help="As .png, .pdf or .svg; .gif: a film that moves.")
+    ],
+    kind: Annotated[
+        str, typer.Option(help="auto, coef, factors, glass or slices (of a brain).")
+    ] = "auto",
+    target: Annotated[
+        str | None, typer.Option(help="The class, of a model with several.")
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(help="Image under --kind slices, not a template.", metavar="FILE"),
+    ] = None,
+    dpi: Annotated[int, typer.Option(help="Dots per inch.", min=10)] = 200,
+    config: Config = None,
+) -> None:
+    """Draw the coefficient of a model as its field does.
+
+    `auto`: images become a glass brain, sensors topographies, films frames.
+
+    Examples
+    --------
+        sltr plot model.sltr brain.png
+        sltr plot model.sltr slices.pdf --kind slices
+        sltr plot film.sltr film.gif
+    """
+    from sltr import plotting
+    from sltr.persistence import load
+    from sltr.persistence.files import check_destination
+
+    check_destination(out)
+    choose(kind, ("auto", "coef", "factors", "glass", "slices"), "--kind")
+    if background is not None and kind != "slices":
+        msg = f"--background={background} was given; expected --kind slices as well"
+        raise typer.BadParameter(msg)
+    fitted = load(model)
+    chosen = _class_of(fitted, target)
+    if out.suffix == ".gif":
+        plotting.animate_film(fitted, target=chosen).save(out, "pillow", dpi=dpi // 2)
+        say(f"Wrote {out}.")
+        return
+    if kind in ("glass", "slices"):
+        fig = plotting.plot_brain(
+            fitted, kind=kind, background=background, target=chosen
+        )
+    else:
+        draw: dict[str, Any] = {
+            "coef": plotting.plot_coef,
+            "factors": plotting.plot_factors,
+        }
+        fig = draw.get(kind, plotting.plot_model)(fitted, target=chosen)
+    fig.savefig(out, dpi=dpi)
+    say(f"Wrote {out}.")
+
+
+def _class_of(model: Any, text: str | None) -> Any:
+    """Return the class that is written like this."""
+    labels = list(getattr(model, "classes_", ()))
+    return next((one for one in labels if str(one) == text), text)

@@ -7,6 +7,13 @@ from zero with symmetric limits; colours are safe for colour-blind readers.
 
 from sltr.plotting.coefficient import plot_coef, plot_heat_maps, plot_overlay
 from sltr.plotting.convergence import plot_convergence
+from sltr.plotting.field import (
+    animate_film,
+    plot_brain,
+    plot_film,
+    plot_model,
+    plot_topographies,
+)
 from sltr.plotting.path import plot_path
 from sltr.plotting.prediction import plot_predictions, plot_roc
 from sltr.plotting.results import Panel, plot_results
@@ -16,17 +23,22 @@ from sltr.thumbnail import coef_thumbnail
 
 __all__ = [
     "Panel",
+    "animate_film",
     "coef_thumbnail",
+    "plot_brain",
     "plot_coef",
     "plot_convergence",
     "plot_cv_surface",
     "plot_factors",
+    "plot_film",
     "plot_heat_maps",
     "plot_mode_importance",
+    "plot_model",
     "plot_overlay",
     "plot_path",
     "plot_predictions",
     "plot_results",
     "plot_roc",
     "plot_spectrum",
+    "plot_topographies",
 ]

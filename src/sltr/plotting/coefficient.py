@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
-from sltr.plotting.modes import Coords, Modes, strongest_slice
+from sltr.plotting.modes import Coords, Modes, even_slices, strongest_slice
 from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
-from sltr.thumbnail import coef_array, largest_modes, target_name
+from sltr.thumbnail import coef_array, target_name, upright
 
 
 def plot_coef(
@@ -38,7 +38,9 @@ def plot_coef(
     ----------
     coef : array of shape (p1, …, pM) or fitted model
     show : pair of modes, optional
-        The rows and columns of each image; the two largest modes if not given.
+        The rows and columns of each image. Default: "height" and "width", "y" and
+        "x", or "z" and one of these, where modes are called so; otherwise the two
+        largest modes.
     slices : mapping from mode (number or name) to indices, optional
         Which slices to draw; evenly spaced ones and the strongest if not given.
     max_slices : int
@@ -97,6 +99,8 @@ def plot_coef(
         if len(panels) > 1:
             ax.set(xticks=[], yticks=[])
         most = 6 if len(panels) == 1 else 3
+        if modes.points_up(rows):
+            ax.invert_yaxis()
         if place % grid[1] == 0:
             modes.tick(ax.yaxis, rows, most)
         if place + grid[1] >= len(panels):
@@ -176,6 +180,8 @@ def plot_overlay(
     ax.set(xlabel=modes.label(columns), ylabel=modes.label(rows))
     modes.tick(ax.xaxis, columns)
     modes.tick(ax.yaxis, rows)
+    if modes.points_up(rows):
+        ax.invert_yaxis()
     parts = [whose, *(modes.at(m, chosen[m][0]) for m in over)]
     ax.set_title(", ".join(filter(None, parts)), fontsize=10)
     # The bar is drawn from its own map: the picture's alpha has the image's shape.
@@ -190,7 +196,7 @@ def _line(coef: np.ndarray, modes: Modes, label: str, title: str, fig: Any) -> A
     fig = fig or new_figure(6.4, 3.0)
     ax = tidy(fig.add_subplot())
     ax.axhline(0.0, color="0.4", linewidth=0.8)
-    if coef.size <= 60:
+    if coef.size <= 60 or modes.is_nominal(0):
         ax.vlines(np.arange(coef.size), 0.0, coef, color=COLOURS[0], linewidth=1.4)
         ax.plot(coef, "o", color=COLOURS[0], markersize=4)
     else:
@@ -203,7 +209,7 @@ def _line(coef: np.ndarray, modes: Modes, label: str, title: str, fig: Any) -> A
 
 def _shown(modes: Modes, show: Any, shape: Sequence[int]) -> tuple[int, int]:
     if show is None:
-        return largest_modes(shape)
+        return upright(modes.names, shape)
     several = isinstance(show, Iterable) and not isinstance(show, str)
     chosen = [modes.index(mode) for mode in show] if several else []
     if len(chosen) != 2 or chosen[0] == chosen[1]:
@@ -222,16 +228,12 @@ def _choose(
     budget = max_slices if len(over) == 1 else max(1, int(sqrt(max_slices)) + 1)
     chosen = {}
     for place, mode in enumerate(over):
-        size = coef.shape[mode]
         if mode in given:
             chosen[mode] = given[mode]
         elif place >= 2 or max_slices == 1:
             chosen[mode] = [strongest_slice(coef, mode)]
         else:
-            even = np.linspace(0, size - 1, min(size, budget)).round().astype(int)
-            strongest = strongest_slice(coef, mode)
-            even[np.argmin(np.abs(even - strongest))] = strongest
-            chosen[mode] = even.tolist()
+            chosen[mode] = even_slices(coef, mode, budget)
     return chosen
 
 

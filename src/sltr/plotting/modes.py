@@ -47,6 +47,13 @@ class Modes:
         values = self.coords[mode]
         return values is not None and values.dtype.kind not in "iuf"
 
+    def points_up(self, mode: int) -> bool:
+        """Say whether a mode is a direction of space that grows upwards in pictures."""
+        values = self.coords[mode]
+        if values is None or self.is_nominal(mode) or self.names[mode] not in "yz":
+            return False
+        return bool(values[-1] > values[0])
+
     def at(self, mode: int, index: int) -> str:
         """Return the title of a slice: its coordinate, or its index if it has none."""
         colon = ":" if self.names[mode] == f"mode {mode}" else ""
@@ -65,10 +72,16 @@ class Modes:
         values = self.coords[mode]
         if values is None:
             return
-        places, shown = _ticks(values, most)
+        # Names cannot be guessed from their neighbours.
+        named = self.is_nominal(mode) and values.size <= 40
+        places, shown = _ticks(values, values.size if named else most)
         texts = [_text(value) for value in shown]
         axis.set_ticks(places, labels=texts)
-        if axis.axis_name == "x" and sum(map(len, texts)) > 30:
+        if named and len(texts) > most + 2:
+            axis.set_tick_params(
+                labelsize=7, rotation=90 if axis.axis_name == "x" else 0
+            )
+        elif axis.axis_name == "x" and sum(map(len, texts)) > 30:
             axis.set_tick_params(rotation=45)
 
     def index(self, mode: int | str) -> int:
@@ -132,3 +145,12 @@ def strongest_slice(coef: np.ndarray, mode: int) -> int:
     """Return the slice of `mode` that holds the most of ‖coef‖²."""
     rest = tuple(m for m in range(coef.ndim) if m != mode)
     return int(np.argmax(np.sum(coef**2, axis=rest)))
+
+
+def even_slices(coef: np.ndarray, mode: int, most: int) -> list[int]:
+    """Return evenly spaced slices of a mode, the strongest in the nearest's place."""
+    size = coef.shape[mode]
+    even = np.linspace(0, size - 1, min(size, most)).round().astype(int)
+    strongest = strongest_slice(coef, mode)
+    even[np.argmin(np.abs(even - strongest))] = strongest
+    return even.tolist()

@@ -129,10 +129,14 @@ def plot_factors(
         for k in range(min(n_factors, values.size)):
             vector = left[:, k]
             vector = vector * np.sign(vector[np.argmax(np.abs(vector))] or 1.0)
+            # Names have no order that a line could follow.
+            named = modes.is_nominal(mode)
             ax.plot(
                 vector,
                 color=COLOURS[k % len(COLOURS)],
-                linestyle=("-", "--", ":", "-.")[k % 4],
+                linestyle="" if named else ("-", "--", ":", "-.")[k % 4],
+                marker=MARKERS[k % len(MARKERS)] if named else "",
+                markersize=5,
                 label=f"no. {k + 1}: {100 * values[k] ** 2 / total:.0f} %",
             )
         place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3}

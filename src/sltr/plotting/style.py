@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,32 @@ DIVERGING = "RdBu_r"
 SEQUENTIAL = "cividis"
 
 
-def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure whose parts do not overlap."""
-    import matplotlib.pyplot as plt
+def new_figure(width: float, height: float, *, constrained: bool = True) -> Any:
+    """Return an empty figure whose parts do not overlap.
 
-    return plt.figure(figsize=(width, height), layout="constrained")
+    In Jupyter a figure is shown at the end of its cell, and again if it is the value
+    of the last line. Ours leaves the list of open figures when it is shown, so that it
+    is shown once.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        msg = "Figures need matplotlib. Install it with: pip install 'sltr[report]'"
+        raise ImportError(msg) from error
+    layout = "constrained" if constrained else None
+    fig = plt.figure(figsize=(width, height), layout=layout)
+    vars(fig)["_ipython_display_"] = partial(_show_once, fig)
+    return fig
+
+
+def _show_once(fig: Any) -> None:
+    """Show a figure in Jupyter, and take it from the list of open ones."""
+    import matplotlib.pyplot as plt
+    from IPython.core.pylabtools import print_figure
+    from IPython.display import Image, display
+
+    plt.close(fig)
+    display(Image(print_figure(fig, "png"), format="png"))
 
 
 def new_axes(ax: Any, width: float = 5.0, height: float = 3.6) -> Any:
