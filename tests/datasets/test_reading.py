@@ -13,6 +13,7 @@ import pytest
 from sltr.datasets import load_csv, load_data, load_nifti, load_npy, load_npz
 from sltr.datasets.reading import expansion_limit
 from sltr.datasets.samples import load_samples
+from sltr.estimators.sltr import SLTRRegressor
 
 X = np.arange(24.0).reshape(4, 3, 2)
 Y = np.array([1.0, 2.0, 3.0, 5.0])
@@ -207,6 +208,56 @@ def test_arrays_of_older_zarr_formats_and_shards_are_whole(tmp_path):
         (tmp_path / path / chunk).unlink()
         with pytest.raises(ValueError, match=f"chunk '{chunk}'"):
             load_data(path)
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_a_chunk_that_a_shard_lacks_is_named(tmp_path, location, monkeypatch):
+    """The last shard has chunks beyond the array, which nobody misses."""
+    codecs = pytest.importorskip("zarr.codecs")
+    zarr = pytest.importorskip("zarr")
+    for order in ("little", "big"):
+        path = str(tmp_path / f"{order}.zarr")
+        index = [codecs.BytesCodec(endian=order), codecs.Crc32cCodec()]
+        sharding = codecs.ShardingCodec(
+            chunk_shape=(1, 2, 2), index_codecs=index, index_location=location
+        )
+        array = zarr.create_array(
+            path, shape=(7, 3, 2), chunks=(4, 4, 2), dtype="f8", serializer=sharding,
+            compressors=None,
+        )  # fmt: skip
+        array[:6] = 1.0 + np.arange(36.0).reshape(6, 3, 2)
+        words = r"A chunk of the shard 'c/1/0/0', which begins at \[6, 0, 0\]"
+        with pytest.raises(ValueError, match=words):
+            load_data(path)
+        with monkeypatch.context() as patch:
+            patch.setenv("SLTR_MISSING_CHUNKS", "fill")
+            assert (load_data(path).X[6] == 0).all()
+        array[6] = 1.0
+        np.testing.assert_array_equal(load_data(path).X[6], np.ones((3, 2)))
+
+
+def test_a_chunk_that_an_hdf5_file_lacks_is_named(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "d.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", (4, 3, 2), chunks=(2, 3, 1), dtype="f8")[:2] = X[:2]
+        file["y"] = Y
+    for largest in (None, 10):
+        with pytest.raises(ValueError, match=r"d\.h5 .*'X': .*begins at \[2, 0, 0\]"):
+            load_data(path, largest=largest)
+    with h5py.File(path) as file, pytest.raises(OSError, match="is missing in /X"):
+        SLTRRegressor().fit(file["X"], Y)
+    monkeypatch.setenv("SLTR_MISSING_CHUNKS", "fill")
+    assert (load_data(path).X[2:] == 0).all()
+
+
+def test_a_chunk_that_dask_would_fill_is_named(group):
+    dask = pytest.importorskip("dask.array")
+    array = 2.0 * dask.from_zarr(str(group / "X"))[::2]
+    SLTRRegressor().fit(array, Y[::2])
+    (group / "X" / "c" / "1" / "0" / "1").unlink()
+    with pytest.raises(OSError, match="The chunk 'c/1/0/1'"):
+        SLTRRegressor().fit(array, Y[::2])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from sklearn.utils import Bunch
 from sltr.datasets.reading import check_expansion, reading
 from sltr.samples.budget import working_bytes
 from sltr.samples.labels import LabelledArray, Labels, unlabelled
+from sltr.samples.stored import check_chunks
 
 _ADVICE = "Expected plain arrays; check the file, or save them as .npz."
 
@@ -36,6 +37,7 @@ def read_hdf5(file: Path, largest: int | None) -> Bunch:
     data = Bunch()
     for name, array in arrays.items():
         with reading(f"{file} cannot be read: the array {name!r}", _ADVICE):
+            check_chunks(array)
             data[name] = array if stays and name == "X" else _hdf5_values(array)
     if "X" in arrays:
         data.dims, data.units = _scales(arrays["X"], data)
@@ -115,6 +117,7 @@ def _read_newer(file: Path) -> Bunch:
         )
         for name, array in arrays.items():
             with reading(f"{file} cannot be read: the array {name!r}", _ADVICE):
+                check_chunks(array)
                 # MATLAB counts the first axis fastest, HDF5 the last.
                 values = array[()].T
                 kind = array.attrs.get("MATLAB_class", b"")

@@ -21,8 +21,10 @@ from sltr.arrays import (
     real_dtype,
     to_numpy,
 )
+from sltr.arrays.libraries import is_dask
 from sltr.parameters import check_shape
 from sltr.samples.budget import Budget, memory_bytes
+from sltr.samples.dask import sources
 from sltr.samples.front import check_squares, largest_entry
 from sltr.samples.labels import aligned, remember_labels, unlabelled
 from sltr.samples.samples import Samples, is_lazy, is_left_in_place, lazy_samples
@@ -399,7 +401,8 @@ def _check_stored(estimator: Any, X: Any) -> Any:
     if np.dtype(X.dtype).kind not in "biuf":
         msg = f"X has dtype {X.dtype}; expected real numbers."
         raise ValueError(msg)
-    check_chunks(X)
+    for source in sources(X) if is_dask(X) else [X]:
+        check_chunks(source)
     shape = tuple(int(size) for size in X.shape[1:])
     asked = getattr(estimator, "feature_shape", None)
     if asked is not None:

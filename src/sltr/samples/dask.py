@@ -91,6 +91,14 @@ def _client() -> Any:
     return owner if isinstance(owner, Client) else None
 
 
+def sources(array: Any) -> Iterator[Any]:
+    """Yield the arrays, of zarr or HDF5, that a Dask array reads from."""
+    for layer in getattr(array.__dask_graph__(), "layers", {}).values():
+        # Dask keeps what it reads as a layer of one key.
+        if len(layer) == 1 and hasattr(layer, "mapping"):
+            yield from layer.mapping.values()
+
+
 def as_declared(array: Any) -> Any:
     """Return a Dask array whose chunks have the shapes it says, or cannot be computed.
 

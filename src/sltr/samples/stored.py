@@ -60,12 +60,34 @@ def unreadable(rows: slice, box: Box, error: BaseException) -> OSError:
 
 
 def check_chunks(array: Any) -> None:
-    """Refuse a zarr array that lacks a chunk: zarr would read its fill value there.
+    """Refuse a zarr or HDF5 array that lacks a chunk: its fill value would be read.
 
     The environment variable SLTR_MISSING_CHUNKS=fill says that this is meant.
     """
-    if os.environ.get("SLTR_MISSING_CHUNKS") == "fill" or not _is_zarr(array):
+    if os.environ.get("SLTR_MISSING_CHUNKS") == "fill":
         return
+    library = type(array).__module__.partition(".")[0]
+    if library == "zarr":
+        missing, place = _missing_in_zarr(array), array.store_path
+    elif library == "h5py" and array.chunks is not None:
+        missing, place = _missing_in_hdf5(array), array.name
+    else:
+        return
+    if missing is not None:
+        what, starts = missing
+        msg = (
+            f"{what}, which begins at {starts}, is missing in {place}. Restore it; or, "
+            "if its fill value is meant, set the environment variable "
+            "SLTR_MISSING_CHUNKS=fill."
+        )
+        raise OSError(msg)
+
+
+Missing = tuple[str, list[int]]
+
+
+def _missing_in_zarr(array: Any) -> Missing | None:
+    """Return the name and the first entry of a chunk that is not in the store."""
     from zarr.core.sync import sync
 
     async def keys() -> set[str]:
@@ -73,21 +95,70 @@ def check_chunks(array: Any) -> None:
 
     path, sides = array.store_path, array.shards or array.chunks
     there, folder = sync(keys()), f"{path.path}/".lstrip("/")
-    grid = [-(-n // side) for n, side in zip(array.shape, sides, strict=True)]
-    for place in np.ndindex(*grid):
+    for place in np.ndindex(*_grid(array.shape, sides)):
         key = array.metadata.encode_chunk_key(place)
+        starts = [k * side for k, side in zip(place, sides, strict=True)]
         if folder + key not in there:
-            starts = [k * side for k, side in zip(place, sides, strict=True)]
-            msg = (
-                f"The chunk {key!r}, which begins at {starts}, is missing in {path}. "
-                "Restore it; or, if its fill value is meant, set the environment "
-                "variable SLTR_MISSING_CHUNKS=fill."
-            )
-            raise OSError(msg)
+            return f"The chunk {key!r}", starts
+        inner = _missing_in_shard(array, folder + key, starts)
+        if inner is not None:
+            return f"A chunk of the shard {key!r}", inner
+    return None
 
 
-def _is_zarr(array: Any) -> bool:
-    return type(array).__module__.partition(".")[0] == "zarr"
+def _missing_in_shard(array: Any, key: str, starts: list[int]) -> list[int] | None:
+    """Return the first entry of a chunk that a shard lacks, by the shard's index.
+
+    An index of other codecs than zarr's own, bytes and a checksum, is not read.
+    """
+    if array.shards is None:
+        return None
+    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    codec = array.metadata.codecs[0]
+    codecs = [type(one).__name__ for one in codec.index_codecs]
+    if codecs not in (["BytesCodec"], ["BytesCodec", "Crc32cCodec"]):
+        return None
+    grid = _grid(array.shards, array.chunks)
+    # An offset and a length for each chunk, of 8 bytes each.
+    n_bytes, order = 16 * prod(grid), codec.index_codecs[0].endian.value
+    part: Any = RangeByteRequest(0, n_bytes)
+    if codec.index_location.value == "end":
+        part = SuffixByteRequest(n_bytes + 4 * (len(codecs) - 1))
+    store, prototype = array.store_path.store, default_buffer_prototype()
+    content = sync(store.get(key, prototype, part)).to_bytes()[:n_bytes]
+    index = np.frombuffer(content, "<u8" if order == "little" else ">u8")
+    absent = (index.reshape(*grid, 2) == np.iinfo(np.uint64).max).all(axis=-1)
+    for place in np.argwhere(absent).tolist():
+        begins = [
+            start + k * side
+            for start, k, side in zip(starts, place, array.chunks, strict=True)
+        ]
+        # Those of a last shard may be beyond the array.
+        if all(b < size for b, size in zip(begins, array.shape, strict=True)):
+            return begins
+    return None
+
+
+def _missing_in_hdf5(dataset: Any) -> Missing | None:
+    """Return the first entry of a chunk that an HDF5 file does not hold."""
+    grid = _grid(dataset.shape, dataset.chunks)
+    count = dataset.id.get_num_chunks()
+    if count == prod(grid):
+        return None
+    there = {dataset.id.get_chunk_info(i).chunk_offset for i in range(count)}
+    for place in np.ndindex(*grid):
+        starts = [k * side for k, side in zip(place, dataset.chunks, strict=True)]
+        if tuple(starts) not in there:
+            return "A chunk", starts
+    return None
+
+
+def _grid(shape: Sequence[int], sides: Sequence[int]) -> list[int]:
+    """Return how many chunks there are along each axis."""
+    return [-(-n // side) for n, side in zip(shape, sides, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
