@@ -15,7 +15,7 @@ from sltr import (
     TensorRidge,
 )
 from sltr.inference import permutation_test
-from sltr.inference.permutation import PENALTIES, _orders
+from sltr.inference.permutation import PENALTIES, draw_orders
 
 QUICK = SLTRRegressorCV(refine=(None, "scale"))
 
@@ -30,7 +30,7 @@ def test_shared_work_gives_the_scores_of_whole_fits(rng, refine):
     X, y = drawn(rng, signal=0.3)
     model = SLTRRegressorCV(refine=refine)
     test = permutation_test(model, X, y, n=3, random_state=0)
-    orders, _ = _orders(y, None, 3, np.random.RandomState(0))
+    orders, _ = draw_orders(y, None, 3, np.random.RandomState(0))
     scores = [clone(model).fit(X, y[order]).best_score_ for order in orders]
     np.testing.assert_allclose([test.score, *test.null], scores, rtol=1e-6, atol=1e-8)
     assert not hasattr(model, "coef_")
@@ -41,7 +41,7 @@ def test_stratified_folds_follow_the_permuted_labels(rng):
     labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]
     model = SLTRClassifierCV(refine=None)
     test = permutation_test(model, X, labels, n=2, random_state=0)
-    orders, _ = _orders(labels, None, 2, np.random.RandomState(0))
+    orders, _ = draw_orders(labels, None, 2, np.random.RandomState(0))
     scores = [clone(model).fit(X, labels[order]).best_score_ for order in orders]
     np.testing.assert_allclose([test.score, *test.null], scores, rtol=1e-6)
 
@@ -65,7 +65,7 @@ def test_one_batch_equals_ridge_fits_one_by_one(rng, n_samples):
     )
     centred = X - X.mean(axis=0)
     unit = (centred**2).sum() / min(X.shape)
-    orders, _ = _orders(y, None, 4, np.random.RandomState(0))
+    orders, _ = draw_orders(y, None, 4, np.random.RandomState(0))
     for value, order in zip([test.score, *test.null], orders, strict=True):
         found = []
         for penalty, radius in [*((e, 0.0) for e in PENALTIES), (1.0, 0.3), (1.0, 0.6)]:
@@ -131,7 +131,9 @@ def test_labels_are_tested_too(rng, labels):
 
 def test_permutations_stay_within_groups(rng):
     groups = np.repeat(np.arange(5), 6)
-    orders, permuted = _orders(rng.normal(size=30), groups, 8, np.random.RandomState(0))
+    orders, permuted = draw_orders(
+        rng.normal(size=30), groups, 8, np.random.RandomState(0)
+    )
     assert permuted == "samples within groups"
     assert (groups[orders] == groups).all()
     assert (np.sort(orders, axis=1) == np.arange(30)).all()
@@ -141,7 +143,7 @@ def test_permutations_stay_within_groups(rng):
 def test_whole_groups_change_places_where_a_group_has_one_response():
     groups = np.repeat(np.arange(4), [2, 3, 4, 5])
     y = np.array([10.0, 20.0, 30.0, 40.0])[groups]
-    orders, permuted = _orders(y, groups, 50, np.random.RandomState(0))
+    orders, permuted = draw_orders(y, groups, 50, np.random.RandomState(0))
     assert permuted == "whole groups"
     for order in orders:
         values = [np.unique(y[order][groups == g]) for g in range(4)]

@@ -175,8 +175,8 @@ def permutation_test(
     checked = model if statistic == "procedure" else _like(model)
     samples = check_samples(checked, X, y, labels=labels)
     responses = to_numpy(samples.y)
-    groups = _check_groups(groups, len(responses))
-    orders, permuted = _orders(responses, groups, n, rng)
+    groups = check_groups(groups, len(responses))
+    orders, permuted = draw_orders(responses, groups, n, rng)
     if statistic == "pilot":
         folds = _blind_folds(model, len(responses), groups, rng)
         with explained_memory(), fitting_threads(samples.X):
@@ -206,7 +206,7 @@ def _like(model: Any) -> SLTRRegressor:
     return SLTRRegressor(**shared)
 
 
-def _check_groups(groups: Any, n_samples: int) -> np.ndarray | None:
+def check_groups(groups: Any, n_samples: int) -> np.ndarray | None:
     """Return each sample's group as a number."""
     if groups is None:
         return None
@@ -216,7 +216,7 @@ def _check_groups(groups: Any, n_samples: int) -> np.ndarray | None:
     return np.unique(names, return_inverse=True)[1]
 
 
-def _orders(
+def draw_orders(
     y: np.ndarray, groups: np.ndarray | None, n: int, rng: np.random.RandomState
 ) -> tuple[np.ndarray, str]:
     """Return rows to take responses from, (1 + n, n_samples), the true order first.
