@@ -122,7 +122,7 @@ def test_the_penalty_is_that_of_generalised_cross_validation(data):
         A = flat - fit_intercept * flat.mean(axis=0)
         target = y - fit_intercept * y.mean()
         epsilons = np.array([0.1, 30.0])
-        found = StreamedRidge(kept, fit_intercept).loo(epsilons)
+        found = StreamedRidge(kept, fit_intercept).loo_losses(epsilons)[:, 0]
         for epsilon, value in zip(epsilons, found, strict=True):
             hat = A @ np.linalg.solve(A.T @ A + epsilon * np.eye(24), A.T)
             rss = np.sum((target - hat @ target) ** 2)

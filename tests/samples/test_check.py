@@ -71,7 +71,7 @@ def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch)
     class OutOfMemoryError(RuntimeError):
         """What libraries call theirs."""
 
-    def full(_):
+    def full(_, **options):
         raise OutOfMemoryError
 
     monkeypatch.setattr("sltr.samples.check.check_foreign_tensor", full)

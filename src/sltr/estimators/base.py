@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from html import escape
 from typing import Any, ClassVar, TypeVar
@@ -25,11 +25,17 @@ from sltr.estimators.labels import (
 from sltr.estimators.summary import Summary, summarise
 from sltr.parameters import warn_caller
 from sltr.samples.check import check_new_samples
+from sltr.samples.front import Front, front_plan
 from sltr.samples.samples import Samples, as_design
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
 from sltr.tuning.final import Fitted
+from sltr.tuning.folds import Split
+from sltr.tuning.maps import task_in_best_map
 from sltr.tuning.policy import DEFAULT, Policy
 from sltr.tuning.task import Task, prepare
+
+# What a fit may do to its samples beforehand, and what stands for nothing.
+FRONT_DEFAULTS = {"mask": None, "missing": "error", "standardize": None, "smooth": None}
 
 
 def diagram_with_coef(model: Any) -> str:
@@ -81,23 +87,69 @@ class SLTRBase(BaseEstimator):
             self.coupling, self.weights, self.solver, self.tol, self.max_iter, n_jobs
         )
 
-    def _task(self, samples: Samples, Y: Array, y_shift: float = 0.0) -> Task:
-        return prepare(
+    def _task(
+        self,
+        samples: Samples,
+        Y: Array,
+        y_shift: float = 0.0,
+        splits: Sequence[Split] | None = None,
+    ) -> Task:
+        """Prepare a fit in the map that predicts best, of those that are allowed.
+
+        Maps are compared by leave-one-out errors, or on the given splits.
+        """
+        plan = front_plan(
             samples,
-            Y,
-            self._settings(),
             fit_intercept=self.fit_intercept,
-            radius=self.radius,
-            epsilon=self.epsilons if hasattr(self, "cv") else self.epsilon,
-            memory_limit=self.memory_limit,
-            unconverged=warn_of_pilot,
-            policy=self._policy,
-            y_shift=y_shift,
+            standardize=self.standardize,
+            smooth=self.smooth,
         )
+
+        def prepared(front: Front) -> Task:
+            return prepare(
+                samples,
+                Y,
+                self._settings(),
+                fit_intercept=self.fit_intercept,
+                radius=self.radius,
+                # Several maps are compared by leave-one-out errors.
+                epsilon="loo" if plan.several else self._penalty(),
+                memory_limit=self.memory_limit,
+                unconverged=warn_of_pilot,
+                policy=self._policy,
+                y_shift=y_shift,
+                front=front,
+            )
+
+        return task_in_best_map(plan, prepared, splits)
+
+    def _penalty(self) -> Any:
+        return self.epsilons if hasattr(self, "cv") else self.epsilon
+
+    def _refuse_maps(self, why: str) -> None:
+        """Refuse what is learnt from all samples at once."""
+        for name, default in FRONT_DEFAULTS.items():
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and value == default):
+                msg = f"{name} was given; expected {default!r}, since {why}. Use fit."
+                raise ValueError(msg)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
 
     def _set_coef(self, task: Task, fitted: Fitted, scale: np.ndarray | None) -> None:
         """Set the fit on all samples; that of a single response loses its axis."""
-        coef, pilot = fitted.coef[0, ...], fitted.pilot[0, ...]
+        front, fill = task.front, task.samples.fill
+        coef, pilot = (
+            values if front is None else front.coef(values)
+            for values in (fitted.coef[0, ...], fitted.pilot[0, ...])
+        )
+        self.mask_ = None if front is None else front.kept
+        self.standardize_ = None if front is None else front.standardize
+        self.smooth_ = {} if front is None else dict(front.strengths)
+        self.fill_ = None if fill is None else dict(vars(fill))
         single = coef.shape[0] == 1
         self.coef_, self.pilot_ = (
             (coef[0, ...], pilot[0, ...]) if single else (coef, pilot)

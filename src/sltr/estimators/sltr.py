@@ -65,6 +65,10 @@ class _SLTR(SLTRBase):
         refine: str | tuple | None = None,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
+        mask: Any = None,
+        missing: str = "error",
+        standardize: str | None = None,
+        smooth: Any = None,
         tol: float = 1e-4,
         max_iter: int = 5000,
         n_jobs: int | None = None,
@@ -81,6 +85,10 @@ class _SLTR(SLTRBase):
         self.refine = refine
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
+        self.mask = mask
+        self.missing = missing
+        self.standardize = standardize
+        self.smooth = smooth
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -160,6 +168,31 @@ class SLTRRegressor(RegressorMixin, _SLTR):
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.
+    mask : array of shape (p1, …, pM), optional
+        True where to look. Outside, the coefficient is exactly zero, whatever X holds
+        there, NaN too. Beside an intercept, entries that never vary are outside anyway.
+    missing : {"error", "mean", "low_rank"}
+        What to do with NaN in X: refuse it; fill in the mean of the samples that have
+        the entry; or what its sample's other entries lead to expect, by a factor model.
+        Both are learnt from the samples of the fit without a look at y, fill in
+        samples to predict for as well, and entries that no sample has are masked. The
+        folds inside a fit share them.
+    standardize : None, "entries" or "auto"
+        "entries" divides each entry by its standard deviation in the samples of the
+        fit; `coef_` is in the units of X all the same. "auto" does so if the pilot's
+        leave-one-out errors are clearly lower then.
+    smooth : dict or sequence of modes, optional
+        Ordered modes along which the coefficient should change little: the pilot's
+        penalty becomes ε·wᵀ(⊗(I + s·L))w, L of first differences. A dictionary of
+        modes (numbers from 0, or names if X has them, as xarray's arrays do) and
+        strengths s: a number, some to choose from, "auto", or a dictionary with any
+        of "strength", "order" (1, or 2 for second differences), "coords" (places of
+        the entries, which increase), "periodic" (True, or the period), or "positions"
+        (of sites, one row each) or "laplacian" (p × p) for modes without an order. A
+        sequence of modes means "auto". Strengths are chosen by the pilot's
+        leave-one-out errors; 0 stays unless another is clearly better. Ranks do not
+        change by it; zeros of the sparse step become places where smooth bumps are
+        left out: see the page on modes.
     tol : float
         Bound on the relative duality gap.
     max_iter : int
@@ -195,6 +228,13 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         Of a refit, given or chosen, as a tuple `refine=(kind, …)` takes them.
     scale_ : float
         The factor of `refine="scale"`, else 1.
+    mask_ : array of shape (p1, …, pM), or None
+        The entries that were looked at; None for all of them.
+    standardize_ : None or "entries"
+    smooth_ : dict
+        The strength of each smooth mode.
+    fill_ : dict or None
+        What `missing` learnt: "mean", "scale", "loadings" and "noise".
     shape_in_ : tuple of int
     n_features_in_ : int
         Of flat rows; samples with several modes have `shape_in_` alone.
@@ -245,6 +285,7 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         solve : bool
             Whether to fit now; with many chunks only the last one needs it.
         """
+        self._refuse_maps("chunks of partial_fit are not kept")
         seen = getattr(self, "_moments", None)
         samples = check_samples(
             self, X, y, sample_weight, min_samples=1, reset=seen is None
@@ -272,7 +313,8 @@ class SLTRClassifier(CalibratedLabels, _SLTR):
     Parameters
     ----------
     epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, refine, \
-fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
+fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, max_iter, \
+n_jobs, memory_limit, progress
         As for `SLTRRegressor`.
 
     Attributes
@@ -285,8 +327,8 @@ fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
         Of two classes slope and offset of the log-odds. Of more, for each class its
         weights on all scores and its offset; probabilities are the softmax. In models
         that were saved before, (n_classes, 2): one sigmoid a class.
-    epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, shape_in_, \
-n_features_in_
+    epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, mask_, \
+standardize_, smooth_, fill_, shape_in_, n_features_in_
         As for `SLTRRegressor`.
     scale_ : array of shape (1 or n_classes,)
         The factors of `refine="scale"`, else ones.
@@ -316,7 +358,7 @@ n_features_in_
             splits = calibration_folds(indicators)
             folds = Folds.of(task, splits) if splits else None
             fitted = self._fit_task(task, folds)
-        scores = _out_of_fold(fitted, samples, folds)
+        scores = _out_of_fold(fitted, task.samples, folds)
         self.sigmoids_ = fit_sigmoids(scores, indicators, to_numpy(samples.weight))
         return self
 
@@ -336,6 +378,7 @@ n_features_in_
         Probabilities take the scores of each class as normal, since there are no
         samples to calibrate on.
         """
+        self._refuse_maps("chunks of partial_fit are not kept")
         seen = getattr(self, "_moments", None)
         samples = check_samples(
             self, X, y, sample_weight, labels=True, min_samples=1, reset=seen is None

@@ -68,6 +68,10 @@ class _SLTRCV(SLTRBase):
         solver: str = "admm",
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
+        mask: Any = None,
+        missing: str = "error",
+        standardize: str | None = None,
+        smooth: Any = None,
         tol: float = 1e-3,
         max_iter: int = 5000,
         n_jobs: int | None = None,
@@ -87,6 +91,10 @@ class _SLTRCV(SLTRBase):
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
+        self.mask = mask
+        self.missing = missing
+        self.standardize = standardize
+        self.smooth = smooth
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -120,7 +128,7 @@ class _SLTRCV(SLTRBase):
         """Choose candidates by their held-out scores, and fit them to all samples."""
         tried = self._tried(samples.X)
         with explained_memory(), fitting_threads(samples.X):
-            task = self._task(samples, Y, y_shift)
+            task = self._task(samples, Y, y_shift, splits if grouped else None)
             held, choice = self._choose(
                 task,
                 splits,
@@ -230,8 +238,10 @@ class SLTRRegressorCV(RegressorMixin, _SLTRCV):
         alone: of exact rank if it is a low-rank refit, with exact zeros if it is
         "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
-    radius, coupling, weights, solver, fit_intercept, feature_shape, max_iter
-        As for `SLTRRegressor`.
+    radius, coupling, weights, solver, fit_intercept, feature_shape, mask, missing, \
+standardize, smooth, max_iter
+        As for `SLTRRegressor`. Where folds keep groups whole, "auto" compares errors
+        on these.
     tol : float
         Bound on the relative duality gap of the final fit. Candidates are compared
         at ten times this gap, except under `rule="vote"`.
@@ -246,8 +256,8 @@ class SLTRRegressorCV(RegressorMixin, _SLTRCV):
 
     Attributes
     ----------
-    coef_, intercept_, pilot_, pilot_method_, dual_gap_, n_iter_, ranks_, shape_in_, \
-n_features_in_
+    coef_, intercept_, pilot_, pilot_method_, dual_gap_, n_iter_, ranks_, mask_, \
+standardize_, smooth_, fill_, shape_in_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, gap and iterations are the worst of the estimates involved.
     epsilon_, lambda_sparse_, lambda_low_ : float
@@ -318,7 +328,8 @@ class SLTRClassifierCV(CalibratedLabels, _SLTRCV):
     Parameters
     ----------
     epsilons, lambdas_sparse, lambdas_low, refine, cv, radius, coupling, weights, \
-solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progress
+solver, fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, \
+max_iter, n_jobs, memory_limit, progress
         As for `SLTRRegressorCV`; an integer `cv` means stratified folds.
     rule : {"vote", "average", "best", "1se"}
         As for `SLTRRegressorCV`, but "vote" is the default: squared errors of labels
@@ -330,7 +341,7 @@ solver, fit_intercept, feature_shape, tol, max_iter, n_jobs, memory_limit, progr
     Attributes
     ----------
     classes_, coef_, intercept_, pilot_, pilot_method_, sigmoids_, ranks_, dual_gap_, \
-n_iter_, shape_in_, n_features_in_
+n_iter_, mask_, standardize_, smooth_, fill_, shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
 best_index_, best_score_, null_score_, scored_by_, cv_results_
@@ -363,6 +374,10 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         solver: str = "admm",
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
+        mask: Any = None,
+        missing: str = "error",
+        standardize: str | None = None,
+        smooth: Any = None,
         tol: float = 1e-3,
         max_iter: int = 5000,
         n_jobs: int | None = None,
@@ -383,6 +398,10 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
             solver=solver,
             fit_intercept=fit_intercept,
             feature_shape=feature_shape,
+            mask=mask,
+            missing=missing,
+            standardize=standardize,
+            smooth=smooth,
             tol=tol,
             max_iter=max_iter,
             n_jobs=n_jobs,

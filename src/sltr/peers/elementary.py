@@ -15,7 +15,7 @@ from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_nonnegative
 from sltr.peers.search import LinearTrials, Searched, search
 from sltr.ridge import RidgeSystem, ridge_system
-from sltr.ridge.penalty import choose_epsilon, penalty_ladder
+from sltr.ridge.penalty import choose_epsilon, mean_loss, penalty_ladder
 from sltr.samples.check import check_samples
 from sltr.samples.front import Centring
 from sltr.samples.samples import Samples
@@ -290,7 +290,8 @@ def loo_score(model: TensorRidge, X: Any, y: Any) -> float:
     >>> round(loo_score(TensorRidge().fit(X, X[:, 0]), X, X[:, 0]), 3)
     1.0
     """
-    _, responses, system = _prepare(X, y, bool(model.fit_intercept))
-    (error,) = to_python(system.loo(as_array([model.epsilon_], responses)))
+    samples, responses, system = _prepare(X, y, bool(model.fit_intercept))
+    losses = system.loo_losses(as_array([model.epsilon_], responses))
+    (error,) = to_python(mean_loss(losses, samples.weight))
     variance = float(np.var(to_numpy(responses)))
     return 1.0 - error / variance if variance > 0 else 0.0

@@ -249,7 +249,7 @@ def model_facts(
         "cv_error": candidates and candidates["error"][candidates["chosen"]],
         "scoring": candidates and candidates["scoring"],
         "n_nonzero": int(np.count_nonzero(coefs)),
-        "n_entries": int(coefs.size),
+        "n_entries": _n_entries(model, coefs),
         "ranks": ranks,
         "rank_ranges": [_range(mode) for mode in zip(*ranks, strict=True)],
         "certificate": _certificate(convergence, kinds),
@@ -257,6 +257,12 @@ def model_facts(
         "score": outcome.scores[0],
         "version": package_version(),
     }
+
+
+def _n_entries(model: Any, coefs: np.ndarray) -> int:
+    """Return how many entries the coefficients have, those outside a mask left out."""
+    mask = getattr(model, "mask_", None)
+    return int(coefs.size if mask is None else len(coefs) * np.count_nonzero(mask))
 
 
 def _range(values: Sequence[int]) -> str:

@@ -57,8 +57,8 @@ class RidgeSystem(Protocol):
         `subsets` (S, n) is true where a sample takes part; `epsilons` is (E,).
         """
 
-    def loo(self, epsilons: Array) -> Array:
-        """Return the mean squared leave-one-out error for each penalty, (E,)."""
+    def loo_losses(self, epsilons: Array) -> Array:
+        """Return squared leave-one-out errors for each penalty, (E, n)."""
 
     def mean_eigenvalue(self) -> float:
         """Return the mean non-trivial eigenvalue of AAᵀ, all samples taken."""

@@ -167,7 +167,7 @@ class CGRidge:
 
         return precondition
 
-    def loo(self, epsilons: Array) -> Array:
+    def loo_losses(self, epsilons: Array) -> Array:
         """Refuse: leave-one-out needs a factorisation."""
         msg = (
             "epsilon 'loo', the default, is not there for conjugate gradients; "

@@ -117,8 +117,8 @@ class GramRidge:
         index = xp.where(subset, count - 1, duals.shape[1])
         return xp.matrix_transpose(xp.take(padded, index, axis=1))
 
-    def loo(self, epsilons: Array) -> Array:
-        """Return the mean squared leave-one-out error for each penalty, (E,)."""
+    def loo_losses(self, epsilons: Array) -> Array:
+        """Return squared leave-one-out errors for each penalty, (E, n)."""
         xp = array_namespace(self.gram)
         centring = Centring(self.weight, self.fit_intercept)
         values, vectors = self.spectrum or self.with_spectrum().spectrum

@@ -163,8 +163,8 @@ class MomentRidge:
         left_out = self.X.take(to_numpy(out)).reduce_rows(moments, merge, rowwise)
         return without(self.total, left_out)
 
-    def loo(self, epsilons: Array) -> Array:
-        """Return the mean squared leave-one-out error for each penalty, (E,)."""
+    def loo_losses(self, epsilons: Array) -> Array:
+        """Return squared leave-one-out errors for each penalty, (E, n)."""
         xp = array_namespace(self.weight)
         normal, cross = self.total.normal(self.fit_intercept)
         values, vectors = eigh(normal)
@@ -217,7 +217,7 @@ def _row_products(X: Array, Y: Array, shift: Array) -> Array:
 class StreamedRidge:
     """Ridge of samples of which only the moments were kept: one subset, all of them.
 
-    Leave-one-out errors need every sample's residual. In their place `loo` gives
+    Leave-one-out errors need every sample's residual. In their place `loo_losses` gives
     generalised cross-validation, which needs only the residuals' sum of squares:
 
         GCV(ε) = n·RSS(ε) / (n − df(ε))²,   df(ε) = Σ λ_i/(λ_i + ε),
@@ -249,8 +249,8 @@ class StreamedRidge:
         mean, dtype = self.moments.x_mean, self.moments.dtype
         return xp.astype(pilots, dtype)[None, ...], xp.astype(mean, dtype)[None, :]
 
-    def loo(self, epsilons: Array) -> Array:
-        """Return generalised cross-validation's error for each penalty, (E,)."""
+    def loo_losses(self, epsilons: Array) -> Array:
+        """Return generalised cross-validation's error for each penalty, (E, 1)."""
         xp = array_namespace(self.moments.second)
         kept, total = self.moments, self.moments.weight
         normal, cross = kept.normal(self.fit_intercept)
@@ -266,7 +266,7 @@ class StreamedRidge:
         floor = float(xp.finfo(values.dtype).eps)
         residual = clip(y_size - explained, floor * float(y_size), None)
         rest = clip(kept.count - freedom, 1e-6 * float(kept.count), None)
-        return kept.count * residual / rest**2
+        return (kept.count * residual / rest**2)[:, None]
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AᵀA) over the smaller of the total weight and P."""

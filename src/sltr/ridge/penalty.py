@@ -50,19 +50,25 @@ def penalised_solves(matrix: Array, rhs: Array, epsilons: Array) -> Array:
 def leave_one_out(
     residuals: Array, leverage: Array, weight: Array, fit_intercept: bool
 ) -> Array:
-    """Return mean squared errors, (E,), when one unit of weight is left out.
+    """Return squared errors, (E, n), when one unit of a sample's weight is left out.
 
-    A sample of integer weight counts as that many equal samples of which one
-    is left out; one of weight below 1 is left out as a whole.
+    They are those of a sample of weight one, summed over the responses. A sample of
+    integer weight counts as that many equal samples of which one is left out; one of
+    weight below 1 is left out as a whole.
     """
     xp = array_namespace(residuals)
-    total = xp.sum(weight)
     if fit_intercept:
-        leverage = leverage + weight / total
+        leverage = leverage + weight / xp.sum(weight)
     unit = clip(weight, None, 1.0) / weight
     rest = clip(1.0 - unit * leverage, 1e-12, None)
-    errors = xp.sum((residuals / rest[:, :, None]) ** 2, axis=(1, 2))
-    return errors / total
+    return xp.sum((residuals / rest[:, :, None]) ** 2, axis=2) / weight
+
+
+def mean_loss(losses: Array, weight: Array) -> Array:
+    """Return the weighted mean over samples of losses (E, n)."""
+    xp = array_namespace(losses)
+    share = weight / xp.sum(weight)
+    return losses @ xp.astype(share, losses.dtype, copy=False)
 
 
 def mean_eigenvalue(trace: Array, weight: Array, n_features: int) -> float:
@@ -95,7 +101,8 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> fl
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0
     penalties = penalty_ladder(scale, like)
-    errors = to_python(system.loo(as_array(penalties, like)))
+    losses = system.loo_losses(as_array(penalties, like))
+    errors = to_python(mean_loss(losses, like))
     # Below the noise the error is flat: the largest penalty that is as good.
     good = min(errors) * (1.0 + 1e-3)
     best = max(e for e, error in enumerate(errors) if error <= good)

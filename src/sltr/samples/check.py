@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from math import prod
 from typing import Any
@@ -22,11 +23,12 @@ from sltr.arrays import (
     to_numpy,
 )
 from sltr.arrays.libraries import is_dask
-from sltr.parameters import check_shape
+from sltr.parameters import check_choice, check_shape
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.dask import sources
 from sltr.samples.front import check_squares, largest_entry
 from sltr.samples.labels import aligned, remember_labels, unlabelled
+from sltr.samples.missing import FILLS, Fill
 from sltr.samples.samples import Samples, is_lazy, is_left_in_place, lazy_samples
 from sltr.samples.stored import check_chunks
 
@@ -60,7 +62,7 @@ def check_samples(
         _set_n_features(estimator, X.source.shape[1])
     elif is_array_api(X) and not is_numpy(X):
         with explained_memory():
-            X = check_foreign_tensor(X)
+            X = check_foreign_tensor(X, finite=not _takes_gaps(estimator))
             y = _check_foreign_responses(X, y, labels, min_samples)
         _set_n_features(estimator, X.shape[1])
         weight = _check_foreign_weight(sample_weight, X)
@@ -78,14 +80,19 @@ def check_samples(
             y_numeric=not labels,
             multi_output=False,
             ensure_min_samples=min_samples,
+            ensure_all_finite=not _takes_gaps(estimator),
             reset=reset,
         )
         y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
         weight = _as_weight(sample_weight, X)
     n_axes = len(X.source.shape) if is_lazy(X) else X.ndim
+    kept = None
     if not is_lazy(X):
-        X = _check_values(X, None if labels else y, estimator)
-    samples = Samples(X, y, weight)
+        mask = None if known is None else known.mask
+        X, kept = _check_values(X, None if labels else y, estimator, mask)
+    elif _takes_gaps(estimator):
+        _refuse_gaps_in_place(estimator)
+    samples = Samples(X, y, weight, kept, labels=known)
     if reset:
         estimator.shape_in_ = samples.shape
         if n_axes > 2:
@@ -95,7 +102,8 @@ def check_samples(
         remember_labels(estimator, known, len(samples.shape))
     else:
         _check_fitted_shape(estimator, samples.shape)
-    return _drop_weightless(samples, min_samples)
+    samples = _drop_weightless(samples, min_samples)
+    return _filled(samples, estimator) if _takes_gaps(estimator) else samples
 
 
 def _set_n_features(estimator: Any, n_features: int) -> None:
@@ -126,16 +134,143 @@ def _as_weight(sample_weight: Any, like: np.ndarray) -> np.ndarray:
     return weight.astype(like.dtype)
 
 
-def _check_values(X: Array, y: Array | None, estimator: Any) -> Array:
-    """Refuse samples without entries, and units beyond squares; fold flat rows."""
+def _check_values(
+    X: Array, y: Array | None, estimator: Any, mask: np.ndarray | None
+) -> tuple[Array, np.ndarray | None]:
+    """Refuse samples without entries, and units beyond squares; fold flat rows.
+
+    Returns the samples, zero outside the mask, and the mask: the user's, or the one
+    that the samples know.
+    """
     if prod(X.shape) == 0:
         msg = f"Found array with shape {tuple(X.shape)}; expected at least one feature."
         raise ValueError(msg)
-    check_squares(largest_entry(X), X, "X", prod(X.shape))
+    X, kept = _fold_rows(X, estimator), None
+    if _takes_gaps(estimator):
+        given = mask if estimator.mask is None else estimator.mask
+        kept = check_mask(given, tuple(X.shape[1:]))
+        X = _inside(X, kept, missing=estimator.missing != "error")
+    check_squares(_largest_measured(X, estimator), X, "X", prod(X.shape))
     if y is not None:
         # Errors may be a few times as large as the responses.
         check_squares(largest_entry(y), X, "y", 64)
-    return _fold_rows(X, estimator)
+    return X, kept
+
+
+def _takes_gaps(estimator: Any) -> bool:
+    """Say whether an estimator has a mask, or a choice for missing entries.
+
+    Others leave the check for NaN to scikit-learn; these have to look at the mask.
+    """
+    return hasattr(estimator, "missing") and hasattr(estimator, "mask")
+
+
+def check_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return which entries of a sample a user's mask keeps; None for all of them.
+
+    Examples
+    --------
+    >>> check_mask([[1, 0], [1, 1]], (2, 2)).tolist()
+    [[True, False], [True, True]]
+    """
+    if mask is None:
+        return None
+    given = np.asarray(to_numpy(mask))
+    if given.shape == (prod(shape),):
+        given = given.reshape(shape)
+    if given.shape != shape:
+        msg = (
+            f"mask has shape {given.shape}; expected {shape}, that of a sample. Cut or "
+            "resample it."
+        )
+        raise ValueError(msg)
+    kept = given.astype(bool)
+    if given.dtype.kind not in "biuf" or not np.array_equal(given, kept):
+        msg = "mask holds other values than 0 and 1; expected True where to look."
+        raise ValueError(msg)
+    if not kept.any():
+        msg = "mask keeps no entry; expected at least one. Is it the wrong way round?"
+        raise ValueError(msg)
+    return None if kept.all() else kept
+
+
+def _inside(X: Array, kept: np.ndarray | None, *, missing: bool) -> Array:
+    """Return samples with zeros outside the mask; refuse what is not finite inside.
+
+    With `missing`, NaN inside is left to be filled.
+    """
+    xp = array_namespace(X)
+    if kept is not None:
+        X = xp.where(as_array(kept, X, dtype=xp.bool), X, 0.0)
+    # A sum is finite unless an entry is not, or it overflows.
+    if bool(xp.isfinite(xp.sum(X))):
+        return X
+    n_gaps = int(xp.sum(xp.astype(xp.isnan(X), xp.int64)))
+    if not bool(xp.all(xp.isfinite(X) | xp.isnan(X))):
+        msg = (
+            f"X contains infinity, and {n_gaps} entries that are NaN; expected finite "
+            "numbers. Replace or mask what is infinite."
+        )
+        raise ValueError(msg)
+    if n_gaps and not missing:
+        msg = (
+            f"X contains NaN, {n_gaps} of {prod(X.shape)} entries; expected a number "
+            "for each. With missing='mean' or missing='low_rank' an estimator of SLTR "
+            "fills them in; a mask leaves out entries that are never measured."
+        )
+        raise ValueError(msg)
+    return X
+
+
+def _largest_measured(X: Array, estimator: Any) -> float:
+    if not _takes_gaps(estimator) or estimator.missing == "error":
+        return largest_entry(X)
+    xp = array_namespace(X)
+    return largest_entry(xp.where(xp.isnan(X), 0.0, X))
+
+
+def _refuse_gaps_in_place(estimator: Any) -> None:
+    """Refuse masks and fills for samples that stay in a file or on a cluster."""
+    for name, value, none in (
+        ("mask", estimator.mask, None),
+        ("missing", estimator.missing, "error"),
+    ):
+        if value is not none and not (isinstance(value, str) and value == none):
+            msg = (
+                f"{name} was given for samples that stay in a file or on a cluster; "
+                f"expected {none!r}. Load X into memory, or cut and fill the file."
+            )
+            raise ValueError(msg)
+
+
+def _filled(samples: Samples, estimator: Any) -> Samples:
+    """Return samples without gaps, and what filled them, by the estimator's choice.
+
+    Entries that no sample has are outside the mask.
+    """
+    check_choice("missing", estimator.missing, ("error", *FILLS))
+    if estimator.missing == "error" or is_lazy(samples.X):
+        return samples
+    xp = array_namespace(samples.X)
+    gaps = xp.isnan(samples.X)
+    axes = tuple(range(1, samples.X.ndim))
+    empty = xp.all(gaps, axis=axes)
+    if bool(xp.any(empty)):
+        row = int(np.flatnonzero(to_numpy(empty))[0])
+        msg = (
+            f"Sample {row} (of those with a positive weight) has no measured entry; "
+            "expected at least one. Drop it."
+        )
+        raise ValueError(msg)
+    fill = FILLS[estimator.missing](samples.X, samples.weight)
+    measured = to_numpy(~xp.all(gaps, axis=0))
+    kept = measured if samples.kept is None else samples.kept & measured
+    return replace(
+        samples,
+        X=fill(samples.X),
+        fill=fill,
+        kept=None if kept.all() else kept,
+    )
 
 
 def _drop_weightless(samples: Samples, min_samples: int) -> Samples:
@@ -226,8 +361,9 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
         lazy = _check_stored(estimator, X)
         _check_fitted_shape(estimator, lazy.sample_shape)
         return lazy
+    finite = not _takes_gaps(estimator)
     if is_array_api(X) and not is_numpy(X):
-        X = check_foreign_tensor(X)
+        X = check_foreign_tensor(X, finite=finite)
     else:
         _check_tensor_shape(estimator, X)
         X = validate_data(
@@ -235,11 +371,17 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
             X,
             dtype=(np.float64, np.float32),
             allow_nd=True,
+            ensure_all_finite=finite,
             reset=False,
         )
     X = _fold_rows(X, estimator)
     _check_fitted_shape(estimator, tuple(X.shape[1:]))
-    return X
+    if finite:
+        return X
+    # A model of an earlier version has neither.
+    fill, kept = (getattr(estimator, name, None) for name in ("fill_", "mask_"))
+    X = _inside(X, kept, missing=fill is not None)
+    return X if fill is None else Fill(**fill)(X)
 
 
 def _check_fitted_shape(estimator: Any, shape: tuple[int, ...]) -> None:
@@ -269,7 +411,7 @@ def _fold_rows(X: Array, estimator: Any) -> Array:
     return array_namespace(X).reshape(X, (X.shape[0], *shape))
 
 
-def check_foreign_tensor(X: Array) -> Array:
+def check_foreign_tensor(X: Array, *, finite: bool = True) -> Array:
     """Return samples of another library than NumPy in floating point."""
     X = detached(X)
     xp = array_namespace(X)
@@ -289,7 +431,7 @@ def check_foreign_tensor(X: Array) -> Array:
         )
         raise ValueError(msg)
     X = xp.astype(X, real_dtype(X), copy=False)
-    if not bool(xp.all(xp.isfinite(X))):
+    if finite and not bool(xp.all(xp.isfinite(X))):
         msg = (
             "X contains NaN or infinity; expected finite numbers. Impute or drop them."
         )

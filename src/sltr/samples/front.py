@@ -1,13 +1,201 @@
-"""What is done to samples before a fit and undone after it: centring and units."""
+"""What is done to samples before a fit and undone after it.
+
+One linear map in front of everything else (mask, units of entries, smooth modes),
+centring, and units near one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor, log2
+from typing import Any
 
-from sltr.arrays import Array, array_namespace
-from sltr.samples.samples import Samples
+import numpy as np
+
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.core.tensor import mode_product
+from sltr.parameters import check_choice, refuse
+from sltr.samples.samples import Samples, is_lazy
+from sltr.samples.smooth import SmoothMode, smooth_modes
+
+# Where the mask leaves fewer entries than this share, products skip the others.
+SPARSE_MASK = 0.75
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """A linear map of samples, and the map of coefficients back: ⟨W, x⟩ = ⟨w, map x⟩.
+
+    Entries outside the mask become zero, and slices that lie outside are left out;
+    the rest is divided by its scale, then multiplied by a symmetric matrix along each
+    smooth mode. Coefficients of the mapped samples take the same way back.
+    """
+
+    shape: tuple[int, ...]  # of a sample as it was given
+    kept: np.ndarray | None = None  # of this shape, true inside the mask
+    scale: Array | None = None  # of the shape in front
+    strengths: Mapping[int, float] = field(default_factory=dict)
+    roots: Mapping[int, np.ndarray] = field(default_factory=dict)
+    standardize: str | None = None
+    modes: tuple[int, ...] = ()  # smooth ones, which keep all slices
+
+    @cached_property
+    def slices(self) -> dict[int, np.ndarray]:
+        """The slices that are kept, of the modes that lose some."""
+        if self.kept is None:
+            return {}
+        found = {}
+        for mode, size in enumerate(self.shape):
+            others = tuple(m for m in range(len(self.shape)) if m != mode)
+            used = np.flatnonzero(self.kept.any(axis=others))
+            if 0 < len(used) < size and mode not in self.modes:
+                found[mode] = used
+        return found
+
+    def samples(self, samples: Samples) -> Samples:
+        """Return the samples in front of which this map stands, mapped."""
+        if self.kept is None and self.scale is None and not self.roots:
+            return samples
+        X = self.cut(samples.X)
+        xp = array_namespace(X)
+        if self.scale is not None:
+            X = X / self.scale
+        for mode, root in self.roots.items():
+            X = mode_product(X, as_array(root, X), mode)
+        support = None
+        if self.kept is not None and not self.roots:
+            inside = self._in_front(self.kept)
+            if inside.mean() < SPARSE_MASK:
+                support = as_array(np.flatnonzero(inside), X, dtype=xp.int64)
+        return replace(samples, X=X, support=support)
+
+    def cut(self, X: Array) -> Array:
+        """Return samples (n, p1, …, pM) with zeros outside the mask, and cut."""
+        if self.kept is None:
+            return X
+        xp = array_namespace(X)
+        X = xp.where(as_array(self.kept, X, dtype=xp.bool), X, 0.0)
+        for mode, rows in self.slices.items():
+            X = xp.take(X, as_array(rows, X, dtype=xp.int64), axis=mode + 1)
+        return X
+
+    def _in_front(self, kept: np.ndarray) -> np.ndarray:
+        for mode, rows in self.slices.items():
+            kept = np.take(kept, rows, axis=mode)
+        return kept
+
+    def coef(self, coef: Array) -> Array:
+        """Return coefficients (K, …) of mapped samples for samples as they were."""
+        xp = array_namespace(coef)
+        for mode, root in self.roots.items():
+            coef = mode_product(coef, as_array(root, coef), mode)
+        if self.scale is not None:
+            coef = coef / as_array(self.scale, coef)
+        if self.kept is None:
+            return coef
+        for mode, rows in self.slices.items():
+            # Slices that were left out take the slice of zeros at the end.
+            nothing = 0.0 * xp.take(
+                coef, as_array([0], coef, dtype=xp.int64), axis=mode + 1
+            )
+            padded = xp.concat([coef, nothing], axis=mode + 1)
+            index = np.full(self.shape[mode], len(rows))
+            index[rows] = np.arange(len(rows))
+            coef = xp.take(padded, as_array(index, coef, dtype=xp.int64), axis=mode + 1)
+        return xp.where(as_array(self.kept, coef, dtype=xp.bool), coef, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class FrontPlan:
+    """The maps that may stand in front of a fit: what is known before one is chosen."""
+
+    plain: Front  # the mask alone
+    deviation: Array | None  # of each entry in front, where units may change
+    standardize: tuple[str | None, ...]  # one, or None and "entries"
+    modes: tuple[SmoothMode, ...]
+
+    def front(self, standardize: str | None, strengths: Mapping[int, float]) -> Front:
+        """Return the map with these units and strengths."""
+        some = {mode: s for mode, s in strengths.items() if s > 0}
+        by_mode = {smooth.mode: smooth for smooth in self.modes}
+        return replace(
+            self.plain,
+            scale=None if standardize is None else self.deviation,
+            standardize=standardize,
+            strengths=dict(strengths),
+            roots={mode: by_mode[mode].root(s) for mode, s in some.items()},
+        )
+
+    @property
+    def several(self) -> bool:
+        """Whether there is a choice."""
+        return len(self.standardize) > 1 or any(
+            len(m.strengths) > 1 for m in self.modes
+        )
+
+    @property
+    def first(self) -> Front:
+        """The map nearest to none: the given units and strengths, or none and zero."""
+        strengths = {smooth.mode: smooth.strengths[0] for smooth in self.modes}
+        return self.front(self.standardize[0], strengths)
+
+
+def front_plan(
+    samples: Samples,
+    *,
+    fit_intercept: bool = True,
+    standardize: Any = None,
+    smooth: Any = None,
+) -> FrontPlan:
+    """Return the maps that these settings allow for some samples, filled and masked.
+
+    Entries that never vary are outside the mask: beside an intercept they say nothing.
+    Responses are not looked at.
+    """
+    if standardize is not None:
+        check_choice("standardize", standardize, ("entries", "auto"))
+    modes = tuple(smooth_modes(smooth, samples.shape, samples.labels))
+    if is_lazy(samples.X):
+        if standardize is not None or modes:
+            name = "smooth" if modes else "standardize"
+            value = smooth if modes else standardize
+            refuse(name, value, "None for samples that stay in a file or on a cluster")
+        return FrontPlan(Front(samples.shape), None, (None,), ())
+    kept = _varying(samples, fit_intercept)
+    plain = Front(samples.shape, kept, modes=tuple(smooth.mode for smooth in modes))
+    deviation = None
+    if standardize is not None:
+        deviation = _deviation(plain.cut(samples.X), samples.weight, fit_intercept)
+    units = {None: (None,), "entries": ("entries",), "auto": (None, "entries")}
+    return FrontPlan(plain, deviation, units[standardize], modes)
+
+
+def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray | None:
+    """Return which entries are inside the mask and vary; None if all do, or none."""
+    xp = array_namespace(samples.X)
+    first = samples.X[:1, ...] if fit_intercept else 0.0
+    varies = to_numpy(xp.any(first != samples.X, axis=0))
+    if samples.kept is not None:
+        varies = varies & samples.kept
+    if not varies.any():  # the coefficient is zero whatever is kept
+        return samples.kept
+    return None if varies.all() else varies
+
+
+def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
+    """Return the standard deviation of each entry; one where it is but rounding."""
+    xp = array_namespace(X)
+    share = xp.reshape(weight / xp.sum(weight), (-1, *([1] * (X.ndim - 1))))
+    rest = X
+    if about_mean:
+        rest = X - X[:1, ...]
+        rest = rest - xp.sum(share * rest, axis=0)
+    deviation = xp.sqrt(xp.sum(share * rest**2, axis=0))
+    floor = 10.0 * float(xp.finfo(X.dtype).eps) * xp.max(xp.abs(X), axis=0)
+    return xp.where(deviation > floor, deviation, 1.0)
+
 
 # Up to this size, and down to its inverse, even the squares of squares are harmless in
 # every precision, so that a scaled copy is not worth its memory.

@@ -9,7 +9,7 @@ copy of it, and is eager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 from typing import Any, Protocol
@@ -20,6 +20,8 @@ from sltr.arrays import Array, array_namespace, as_array, is_array_api, is_numpy
 from sltr.arrays.libraries import is_dask
 from sltr.samples.budget import Budget, memory_bytes, row_ranges, working_bytes
 from sltr.samples.dask import Chunked, as_declared
+from sltr.samples.labels import Labels
+from sltr.samples.missing import Fill
 from sltr.samples.stored import Stored
 
 # How many numbers of X a product in memory handles at a time.
@@ -68,10 +70,14 @@ class Design(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """A matrix of any array library as a `Design`."""
+    """A matrix of any array library as a `Design`.
+
+    Columns outside the `support`, if it is known, are zero.
+    """
 
     array: Array
     block_entries: int = BLOCK_ENTRIES
+    support: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -80,14 +86,18 @@ class InMemory:
 
     def take(self, rows: np.ndarray) -> InMemory:
         """Return a copy of these rows."""
-        return InMemory(take_rows(self.array, rows), self.block_entries)
+        return replace(self, array=take_rows(self.array, rows))
 
     def gram(self, *, centred: bool = False) -> Array:
         """Return the Gram matrix, summed over blocks of columns."""
         xp = array_namespace(self.array)
         total = None
-        for block in self._columns():
-            part = self.array[:, block]
+        n_columns = self.shape[1] if self.support is None else self.support.shape[0]
+        for block in self._columns(n_columns):
+            if self.support is None:
+                part = self.array[:, block]
+            else:
+                part = xp.take(self.array, self.support[block], axis=1)
             if centred:
                 part = part - xp.mean(part, axis=0, keepdims=True)
             product = part @ xp.matrix_transpose(part)
@@ -97,7 +107,8 @@ class InMemory:
     def combine(self, coefficients: Array) -> Array:
         """Return C·X."""
         xp = array_namespace(coefficients)
-        blocks = [coefficients @ self.array[:, block] for block in self._columns()]
+        blocks = self._columns(self.shape[1])
+        blocks = [coefficients @ self.array[:, block] for block in blocks]
         return xp.concat(blocks, axis=1)
 
     def inner(self, coef: Array) -> Array:
@@ -126,9 +137,9 @@ class InMemory:
         """Return function(block, *rowwise) of all blocks, merged in order."""
         return reduce(merge, self.map_rows(function, rowwise))
 
-    def _columns(self) -> list[slice]:
+    def _columns(self, n_columns: int) -> list[slice]:
         width = max(1, self.block_entries // max(1, self.shape[0]))
-        return row_ranges(self.shape[1], width)
+        return row_ranges(n_columns, width)
 
 
 def is_left_in_place(X: Any, memory_limit: Any = None) -> bool:
@@ -189,6 +200,10 @@ class Samples:
     X: Any
     y: Array
     weight: Array
+    kept: np.ndarray | None = None  # entries inside the user's mask, and measured
+    fill: Fill | None = None  # what missing entries were replaced by
+    labels: Labels | None = None  # what the samples know of themselves
+    support: Array | None = None  # columns of `flat` that are not all zero, if known
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -198,7 +213,9 @@ class Samples:
     @property
     def design(self) -> Design:
         """The samples as a matrix with its products."""
-        return as_design(self.X)
+        if is_lazy(self.X):
+            return self.X
+        return InMemory(_as_matrix(self.X), support=self.support)
 
     @property
     def flat(self) -> Any:
@@ -210,7 +227,7 @@ class Samples:
         X = self.X.take(rows) if is_lazy(self.X) else take_rows(self.X, rows)
         # Labels may be of any type that NumPy has.
         y = self.y[rows] if is_numpy(self.y) else take_rows(self.y, rows)
-        return Samples(X, y, take_rows(self.weight, rows))
+        return replace(self, X=X, y=y, weight=take_rows(self.weight, rows))
 
 
 def _as_matrix(X: Array) -> Array:

@@ -9,6 +9,8 @@ from math import isnan, nan, prod
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from sltr.parameters import check_nonnegative, check_sequence
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.samples import is_lazy
@@ -150,18 +152,18 @@ def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list
     best = choose_epsilon(task.system, "loo", task.samples.weight)
     if folds is not None and not is_lazy(task.samples.X):
         larger = [factor * best for factor in policy.group_factors]
-        best = min(larger, key=lambda epsilon: _pilot_loss(task, folds, epsilon))
+        best = min(larger, key=lambda e: folds.total(pilot_losses(task, folds, e)))
     return [factor * best for factor in policy.epsilon_factors]
 
 
-def _pilot_loss(task: Task, folds: Folds, epsilon: float) -> float:
-    """Return the pilots' squared error on the rows that folds leave out."""
+def pilot_losses(task: Task, folds: Folds, epsilon: float) -> np.ndarray:
+    """Return the pilots' squared errors of all samples that folds leave out."""
     pilots = ridge_pilots(task, folds.training, [epsilon])
     predictions = [
         folds.predictions(task, f, pilots.coef[f, 0, ...], pilots.x_mean[f, ...])
         for f in range(len(folds.rows))
     ]
-    return folds.total(folds.losses(predictions))
+    return folds.losses(predictions)
 
 
 def grid_pairs(lambdas_sparse: Any, lambdas_low: Any) -> list[tuple[float, float]]:

@@ -299,7 +299,8 @@ def _lasso_rows(
     task, folds = refits.task, refits.folds
     xp, policy, n_folds = array_namespace(task.Y), task.policy, len(folds.rows)
     n_fits = len(thresholds) * task.Y.shape[1]
-    size = max(1, policy.batch_entries // (n_fits * sum(task.samples.flat.shape)))
+    size = policy.batch_entries // (n_fits * sum(task.samples.flat.shape))
+    size = max(1, min(n_folds, size))
     rows: list[Row] = []
     distinct: set[Candidate] = set()
     for first in range(0, n_folds, size):

@@ -11,6 +11,7 @@ from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.samples.budget import memory_bytes
+from sltr.samples.front import Front
 from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.policy import DEFAULT, Policy
 
@@ -36,6 +37,7 @@ class Task:
     policy: Policy = DEFAULT
     shift: Array | None = None  # (P,), what was subtracted from every sample
     y_shift: float = 0.0  # what was subtracted from every response
+    front: Front | None = None  # the map that the samples went through
 
     @property
     def everyone(self) -> Array:
@@ -124,14 +126,17 @@ def prepare(
     unconverged: Callable[[float, int], None] | None = None,
     policy: Policy = DEFAULT,
     y_shift: float = 0.0,
+    front: Front | None = None,
 ) -> Task:
     """Prepare the ridge system of some samples: the expensive part, done once.
 
+    All that follows knows the samples as the map `front` makes them.
     `y_shift` is subtracted from the responses; scores see them as they were.
     An `epsilon` of "loo" says that leave-one-out errors will choose the penalty.
     `unconverged` is called with the residual and the iterations of conjugate
     gradients that ran out of budget.
     """
+    samples = samples if front is None else front.samples(samples)
     Y, y_shift = _in_precision(Y, samples.weight, fit_intercept, y_shift)
     lazy = is_lazy(samples.X)
     limit = memory_bytes(memory_limit)  # checked for all, used by lazy ones
@@ -140,7 +145,7 @@ def prepare(
         entries = room // (8 * ARRAYS_OF_A_CHUNK * Y.shape[1])
         settings = replace(settings, chunk_entries=max(1, entries))
     system = ridge_system(
-        samples.flat,
+        samples.design,
         Y,
         samples.weight,
         fit_intercept=fit_intercept,
@@ -158,6 +163,7 @@ def prepare(
         settings,
         policy,
         y_shift=y_shift,
+        front=front,
     )
 
 

@@ -1,0 +1,284 @@
+"""The map in front of a fit: masks, missing entries, units, smooth modes."""
+
+import numpy as np
+import pytest
+from problems import draw
+from sklearn.base import clone
+
+from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV, load, save
+
+SHAPE = (6, 5)
+
+
+@pytest.fixture
+def data(rng):
+    coef = np.zeros(SHAPE)
+    coef[:3, :2] = 1.0
+    return draw(rng, coef, 50)
+
+
+def plain(**more):
+    return SLTRRegressor(1.0, 0.0, 0.0, **more)
+
+
+def penalised(X, y, penalty, weight=None):
+    """Solve the normal equations with a dense penalty, with an intercept."""
+    weight = np.ones(len(y)) if weight is None else weight
+    A = X.reshape(len(X), -1)
+    A, target = (v - np.average(v, axis=0, weights=weight) for v in (A, y))
+    normal = A.T @ (weight[:, None] * A) + penalty
+    return np.linalg.solve(normal, A.T @ (weight * target)).reshape(X.shape[1:])
+
+
+def test_smooth_ridge_has_a_kronecker_penalty(data, xp):
+    X, y = data
+    D = np.diff(np.eye(5), 2, axis=0)
+    D1 = np.diff(np.eye(6), axis=0)
+    penalty = np.kron(np.eye(6) + 2.0 * D1.T @ D1, np.eye(5) + 7.0 * D.T @ D)
+    model = plain(smooth={0: 2.0, 1: {"strength": 7.0, "order": 2}})
+    model.fit(xp.array(X), xp.array(y))
+    np.testing.assert_allclose(
+        xp.numpy(model.coef_), penalised(X, y, penalty), atol=1e-7
+    )
+    assert model.smooth_ == {0: 2.0, 1: 7.0}
+    expected = X.reshape(50, -1) @ xp.numpy(model.coef_).ravel() + model.intercept_
+    np.testing.assert_allclose(xp.numpy(model.predict(xp.array(X))), expected)
+    assert np.mean(expected) == pytest.approx(y.mean())
+
+
+def test_a_smooth_masked_fit_is_free_outside_the_mask(data, rng):
+    X, y = data
+    mask = rng.random(SHAPE) < 0.6
+    D = np.diff(np.eye(6), axis=0)
+    penalty = np.kron(np.eye(6) + 2.0 * D.T @ D, np.eye(5))
+    dense = penalised(np.where(mask, X, 0.0), y, penalty)
+    model = plain(smooth={0: 2.0}, mask=mask).fit(X, y)
+    np.testing.assert_allclose(model.coef_, np.where(mask, dense, 0.0), atol=1e-7)
+
+
+def test_standardised_ridge_penalises_by_variance(data, rng):
+    X, y = data
+    X = X * rng.uniform(0.1, 10.0, size=SHAPE)
+    weight = rng.uniform(0.5, 2.0, size=50)
+    mean = np.average(X, axis=0, weights=weight)
+    variance = np.average((X - mean) ** 2, axis=0, weights=weight)
+    model = plain(standardize="entries").fit(X, y, weight)
+    expected = penalised(X, y, np.diag(variance.ravel()), weight)
+    np.testing.assert_allclose(model.coef_, expected, atol=1e-7)
+
+
+def test_units_of_entries_do_not_matter_once_standardised(data, rng):
+    X, y = data
+    units = 10.0 ** rng.integers(-2, 3, size=SHAPE)
+    options = {"standardize": "entries", "refine": (None, "tucker")}
+    one, other = (
+        SLTRRegressorCV(**options).fit(x, y).predict(x) for x in (X, X * units)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("refine", [None, "reweight", "tucker", "cp", "sparse"])
+def test_nothing_is_outside_the_mask(data, rng, xp, refine):
+    X, y = data
+    mask = rng.random(SHAPE) < 0.5
+    mask[2] = False
+    X[:, ~mask] = np.nan
+    model = SLTRRegressorCV(refine=(refine,), mask=mask)
+    model.fit(xp.array(X), xp.array(y))
+    assert not xp.numpy(model.coef_)[~mask].any()
+    assert not xp.numpy(model.pilot_)[~mask].any()
+    np.testing.assert_array_equal(model.mask_, mask)
+    X[:, ~mask] = np.inf
+    assert np.isfinite(xp.numpy(model.predict(xp.array(X)))).all()
+
+
+def test_a_mask_is_the_fit_to_what_it_keeps(data, rng):
+    X, y = data
+    box = np.zeros(SHAPE, bool)
+    box[1:4, [0, 2, 3]] = True
+    cut = X[:, 1:4][:, :, [0, 2, 3]]
+    options = {"refine": (None, "cp"), "lambdas_sparse": (0.0, 0.3)}
+    masked = SLTRRegressorCV(mask=box, **options).fit(X, y)
+    small = SLTRRegressorCV(**options).fit(cut, y)
+    np.testing.assert_array_equal(masked.coef_[box], small.coef_.ravel())
+    np.testing.assert_allclose(masked.predict(X), small.predict(cut))
+    assert masked.best_score_ == small.best_score_
+
+
+def test_sparse_masks_leave_the_gram_matrix_as_it_is(data, rng):
+    X, y = data
+    mask = np.eye(6, 5, dtype=bool)
+    flat = SLTRRegressor(1.0, 0.0, 0.0).fit(X[:, mask], y)
+    np.testing.assert_allclose(plain(mask=mask).fit(X, y).coef_[mask], flat.coef_)
+
+
+def test_constant_entries_are_a_mask_by_themselves(data):
+    X, y = data
+    X[:, 4], X[:, 1, 1] = 0.1, -3.7
+    model = SLTRRegressorCV(refine=("cp",), rule="best").fit(X, y)
+    assert not model.coef_[4].any()
+    assert model.coef_[1, 1] == 0.0
+    assert model.mask_.sum() == 24
+    X[:, 4] = 5.0
+    assert np.isfinite(model.predict(X)).all()
+    # Without an intercept a constant is worth something.
+    assert SLTRRegressor(fit_intercept=False).fit(X, y).mask_ is None
+
+
+def test_samples_that_are_all_equal_still_fit():
+    model = SLTRRegressorCV().fit(np.ones((10, 3, 2)), np.arange(10.0))
+    assert not model.coef_.any()
+
+
+@pytest.mark.parametrize(
+    ("mask", "match"),
+    [
+        (np.ones((5, 6)), r"\(6, 5\), that of a sample"),
+        (np.zeros(SHAPE), "keeps no entry"),
+        (np.full(SHAPE, 2), "other values than 0 and 1"),
+        (np.full(SHAPE, "yes"), "other values than 0 and 1"),
+    ],
+)
+def test_bad_masks_are_refused(data, mask, match):
+    with pytest.raises(ValueError, match=match):
+        SLTRRegressor(mask=mask).fit(*data)
+
+
+def test_nan_is_refused_with_the_choices_named(data, xp):
+    X, y = data
+    X[3, 1, 1] = np.nan
+    for fit in (SLTRRegressor().fit, SLTRRegressorCV().fit):
+        with pytest.raises(ValueError, match=r"1 of 1500.*'mean'.*'low_rank'.*mask"):
+            fit(xp.array(X), xp.array(y))
+    model = SLTRRegressor().fit(xp.array(data[0][:3]), xp.array(y[:3]))
+    with pytest.raises(ValueError, match="'mean'"):
+        model.predict(xp.array(X))
+    X[3, 1, 2] = np.inf
+    with pytest.raises(ValueError, match="contains infinity"):
+        SLTRRegressor(missing="mean").fit(xp.array(X), xp.array(y))
+
+
+@pytest.mark.parametrize("missing", ["mean", "low_rank"])
+def test_missing_entries_are_filled_in_fit_and_predict(data, rng, xp, missing):
+    X, y = data
+    X[rng.random(X.shape) < 0.05] = np.nan
+    X[7, 2], X[:, 5, 4] = np.nan, np.nan  # a missed visit, an entry nobody has
+    model = SLTRRegressorCV(missing=missing, refine=(None,))
+    model.fit(xp.array(X), xp.array(y))
+    assert model.mask_ is not None
+    assert not model.mask_[5, 4]
+    assert xp.numpy(model.coef_)[5, 4] == 0.0
+    predictions = xp.numpy(model.predict(xp.array(X)))
+    assert np.corrcoef(predictions, y)[0, 1] > 0.8
+    # What was learnt fills a sample by itself as it does among others.
+    alone = xp.numpy(model.predict(xp.array(X[7:8])))
+    np.testing.assert_allclose(alone, predictions[7:8])
+
+
+def test_missing_means_equal_filling_by_hand(data, rng):
+    X, y = data
+    X[rng.random(X.shape) < 0.05] = np.nan
+    filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    model, by_hand = SLTRRegressor(missing="mean").fit(X, y), SLTRRegressor()
+    np.testing.assert_allclose(model.coef_, by_hand.fit(filled, y).coef_, atol=1e-9)
+    np.testing.assert_allclose(model.predict(X), by_hand.predict(filled), atol=1e-9)
+
+
+def test_a_sample_of_nothing_is_refused(data):
+    X, y = data
+    X[4] = np.nan
+    with pytest.raises(ValueError, match="Sample 4 .* no measured entry"):
+        SLTRRegressor(missing="mean").fit(X, y)
+    with pytest.raises(ValueError, match="missing='median'"):
+        SLTRRegressor(missing="median").fit(X[5:], y[5:])
+
+
+def test_what_is_learnt_from_samples_never_looks_at_responses(data, rng):
+    X, y = data
+    X[rng.random(X.shape) < 0.05] = np.nan
+    options = {"missing": "low_rank", "standardize": "entries"}
+    one, other = (plain(**options).fit(X, r) for r in (y, rng.permutation(y)))
+    for name in ("mean", "scale", "loadings"):
+        np.testing.assert_array_equal(one.fill_[name], other.fill_[name])
+
+
+def smooth_problem(rng, n, smooth):
+    """Courses over 30 times of 4 sites, with a smooth coefficient or a rough one."""
+    bump = np.exp(-0.5 * ((np.arange(30) - 12) / 4.0) ** 2)
+    rough = rng.permutation(bump) * rng.choice([-1.0, 1.0], 30)
+    coef = np.outer([1.0, -0.5, 0.0, 0.0], bump if smooth else rough)
+    X = rng.normal(size=(n, 4, 30))
+    return draw(rng, coef, n, noise=2.0)
+
+
+def test_smooth_modes_are_found_where_they_are_and_only_there(rng):
+    kinds = {}
+    for smooth in (True, False):
+        X, y = smooth_problem(rng, 60, smooth)
+        model = SLTRRegressor(smooth={1: "auto", 0: [1.0]}, standardize="auto")
+        kinds[smooth] = model.fit(X, y).smooth_[1]
+        assert model.standardize_ is None
+    assert kinds[True] >= 4.0
+    assert kinds[False] <= 0.25
+
+
+def test_units_are_found_where_they_hide_the_signal(rng):
+    X, y = smooth_problem(rng, 60, True)
+    X[:, 1:] *= 100.0
+    X[:, 0] /= 100.0
+    y = 100.0 * X[:, 0].mean(axis=1) + 0.01 * rng.normal(size=60)
+    assert SLTRRegressorCV(standardize="auto").fit(X, y).standardize_ == "entries"
+
+
+def test_groups_choose_the_map_too(rng):
+    X, y = smooth_problem(rng, 60, True)
+    groups = np.repeat(np.arange(12), 5)
+    model = SLTRRegressorCV(smooth={1: [64.0]}, refine=(None,))
+    model.fit(X, y, groups=groups)
+    assert model.smooth_ == {1: 64.0}
+
+
+def test_smooth_labels_are_saved_with_their_map(rng, tmp_path):
+    X, y = smooth_problem(rng, 60, True)
+    X[0, 0, 0] = np.nan
+    mask = np.ones((4, 30), bool)
+    mask[:, -1] = False
+    model = SLTRClassifierCV(
+        smooth={1: {"strength": 4.0, "coords": np.arange(30.0) ** 1.5}},
+        missing="mean",
+        mask=mask,
+        refine=(None,),
+    )
+    model = clone(model).fit(X, y > 0)
+    again = load(save(model, tmp_path / "model.sltr"))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.smooth_ == {1: 4.0}
+    np.testing.assert_array_equal(again.mask_, mask)
+
+
+def test_names_of_modes_come_from_the_samples(data):
+    xarray = pytest.importorskip("xarray")
+    X, y = data
+    named = xarray.DataArray(X, dims=("sample", "site", "time"))
+    model = plain(smooth={"time": 3.0}).fit(named, y)
+    np.testing.assert_array_equal(model.coef_, plain(smooth={1: 3.0}).fit(X, y).coef_)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mask": np.ones(SHAPE)},
+        {"missing": "mean"},
+        {"smooth": [0]},
+        {"standardize": "auto"},
+    ],
+)
+def test_streams_and_files_have_no_map(data, options, tmp_path):
+    X, y = data
+    name = next(iter(options))
+    with pytest.raises(ValueError, match=f"{name} was given; expected"):
+        SLTRRegressor(**options).partial_fit(X, y)
+    h5py = pytest.importorskip("h5py")
+    stored = h5py.File(tmp_path / "X.h5", "w").create_dataset("X", data=X)
+    with pytest.raises(ValueError, match=f"{name}.*stay in a file"):
+        SLTRRegressor(**options).fit(stored, y)
