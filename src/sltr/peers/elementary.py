@@ -172,7 +172,7 @@ def _pilot(
         fit_intercept=fit_intercept,
         loo=isinstance(epsilon, str),
     )
-    penalty = choose_epsilon(system, epsilon, samples.X)
+    penalty = choose_epsilon(system, epsilon, samples.weight)
     everyone = (samples.weight > 0)[None, :]
     coef, _ = system.coefs_and_means(everyone, as_array([penalty], samples.X))
     return penalty, array_namespace(coef).reshape(coef, samples.shape)

@@ -107,8 +107,7 @@ class InMemory:
     def combine(self, coefficients: Array) -> Array:
         """Return C·X."""
         xp = array_namespace(coefficients)
-        blocks = self._columns(self.shape[1])
-        blocks = [coefficients @ self.array[:, block] for block in blocks]
+        blocks = [coefficients @ self.array[:, block] for block in self._columns()]
         return xp.concat(blocks, axis=1)
 
     def inner(self, coef: Array) -> Array:
@@ -137,9 +136,9 @@ class InMemory:
         """Return function(block, *rowwise) of all blocks, merged in order."""
         return reduce(merge, self.map_rows(function, rowwise))
 
-    def _columns(self, n_columns: int) -> list[slice]:
+    def _columns(self, n_columns: int | None = None) -> list[slice]:
         width = max(1, self.block_entries // max(1, self.shape[0]))
-        return row_ranges(n_columns, width)
+        return row_ranges(self.shape[1] if n_columns is None else n_columns, width)
 
 
 def is_left_in_place(X: Any, memory_limit: Any = None) -> bool:
