@@ -187,7 +187,7 @@ def test_missing_means_equal_filling_by_hand(data, rng):
 def test_a_sample_of_nothing_is_refused(data):
     X, y = data
     X[4] = np.nan
-    with pytest.raises(ValueError, match="Sample 4 .* no measured entry"):
+    with pytest.raises(ValueError, match=r"Sample 4 .* no measured entry"):
         SLTRRegressor(missing="mean").fit(X, y)
     with pytest.raises(ValueError, match="missing='median'"):
         SLTRRegressor(missing="median").fit(X[5:], y[5:])
@@ -207,7 +207,6 @@ def smooth_problem(rng, n, smooth):
     bump = np.exp(-0.5 * ((np.arange(30) - 12) / 4.0) ** 2)
     rough = rng.permutation(bump) * rng.choice([-1.0, 1.0], 30)
     coef = np.outer([1.0, -0.5, 0.0, 0.0], bump if smooth else rough)
-    X = rng.normal(size=(n, 4, 30))
     return draw(rng, coef, n, noise=2.0)
 
 
@@ -215,9 +214,8 @@ def test_smooth_modes_are_found_where_they_are_and_only_there(rng):
     kinds = {}
     for smooth in (True, False):
         X, y = smooth_problem(rng, 60, smooth)
-        model = SLTRRegressor(smooth={1: "auto", 0: [1.0]}, standardize="auto")
+        model = SLTRRegressor(smooth={1: "auto", 0: [1.0]})
         kinds[smooth] = model.fit(X, y).smooth_[1]
-        assert model.standardize_ is None
     assert kinds[True] >= 4.0
     assert kinds[False] <= 0.25
 

@@ -123,6 +123,11 @@ class SLTRBase(BaseEstimator):
 
         return task_in_best_map(plan, prepared, splits)
 
+    @property
+    def _chooses_map(self) -> bool:
+        """Whether a fit looks at the responses to choose its map."""
+        return self.standardize == "auto" or self.smooth is not None
+
     def _penalty(self) -> Any:
         return self.epsilons if hasattr(self, "cv") else self.epsilon
 

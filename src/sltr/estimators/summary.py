@@ -125,14 +125,32 @@ def summarise(model: Any, test: Any = None) -> Summary:
         p_value=None if test is None else float(test.p_value),
         n_permutations=None if test is None else len(test.null),
         n_nonzero=int(np.count_nonzero(coef)),
-        n_entries=int(coef.size),
+        n_entries=entries_looked_at(model, coef),
         ranks=model.ranks_,
-        chosen=_chosen(model),
+        chosen=_chosen(model) | map_in_front(model),
         n_averaged=int(np.count_nonzero(model.weights_)) if tuned else 1,
         dual_gap=model.dual_gap_,
         tol=model.tol,
         n_iter=model.n_iter_,
     )
+
+
+def entries_looked_at(model: Any, coefs: np.ndarray) -> int:
+    """Return how many entries coefficients have, those outside a mask left out."""
+    mask = getattr(model, "mask_", None)
+    if mask is None:
+        return int(coefs.size)
+    return int(np.count_nonzero(mask)) * (coefs.size // mask.size)
+
+
+def map_in_front(model: Any) -> dict[str, Any]:
+    """Return the units and strengths that a fit was made with, if there were any."""
+    found: dict[str, Any] = {}
+    if getattr(model, "standardize_", None) is not None:
+        found["standardize"] = model.standardize_
+    for mode, strength in getattr(model, "smooth_", {}).items():
+        found[f"smooth[{mode}]"] = strength
+    return found
 
 
 def _error(model: Any) -> float | None:

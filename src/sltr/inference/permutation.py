@@ -182,7 +182,9 @@ def permutation_test(
         with explained_memory(), fitting_threads(samples.X):
             values = _pilot_scores(checked, samples, folds, orders, labels, progress)
         scored_by = "held-out correlation"
-    elif isinstance(model, SLTRRegressorCV | SLTRClassifierCV):
+    elif (
+        isinstance(model, SLTRRegressorCV | SLTRClassifierCV) and not model._chooses_map
+    ):
         job = _shared_job(model, samples, groups)
         values = _in_processes(job, orders, n_jobs, samples.X, progress)
         scored_by = metric_name(model)
@@ -201,7 +203,7 @@ def permutation_test(
 
 def _like(model: Any) -> SLTRRegressor:
     """Return an estimator whose pilot is that of the model's samples."""
-    names = ("fit_intercept", "feature_shape", "memory_limit")
+    names = ("fit_intercept", "feature_shape", "memory_limit", "mask", "missing")
     shared = {name: getattr(model, name) for name in names if hasattr(model, name)}
     return SLTRRegressor(**shared)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sltr.core.tensor import numerical_ranks
+from sltr.estimators.summary import entries_looked_at, map_in_front
 from sltr.persistence import installed_version, package_version
 from sltr.reporting.scores import Outcome
 from sltr.tuning.candidates import SETTINGS, own_settings
@@ -125,7 +126,7 @@ class Answer:
     folds: str  # the cross-validation that compared them
     kinds: Mapping[str | None, int]  # how many of each kind of refinement have a share
     best: str | None  # the best candidate's refinement
-    settings: Mapping[str, Any]  # its other settings, as far as they apply to it
+    settings: dict[str, Any]  # its other settings, as far as they apply to it
 
     @property
     def n_used(self) -> int:
@@ -236,7 +237,11 @@ def model_facts(
         "targets": targets,
         "chosen": chosen,
         "answer": answer,
-        "best": {k: short(v) for k, v in answer.settings.items()} if answer else {},
+        "best": {
+            k: short(v) for k, v in (answer.settings | map_in_front(model)).items()
+        }
+        if answer
+        else {},
         "refinements": kinds,
         "settings": {} if answer else given_settings(model, tuned),
         "by_loo": {} if answer else chosen_by_loo(model),
@@ -249,7 +254,7 @@ def model_facts(
         "cv_error": candidates and candidates["error"][candidates["chosen"]],
         "scoring": candidates and candidates["scoring"],
         "n_nonzero": int(np.count_nonzero(coefs)),
-        "n_entries": _n_entries(model, coefs),
+        "n_entries": entries_looked_at(model, coefs),
         "ranks": ranks,
         "rank_ranges": [_range(mode) for mode in zip(*ranks, strict=True)],
         "certificate": _certificate(convergence, kinds),
@@ -257,12 +262,6 @@ def model_facts(
         "score": outcome.scores[0],
         "version": package_version(),
     }
-
-
-def _n_entries(model: Any, coefs: np.ndarray) -> int:
-    """Return how many entries the coefficients have, those outside a mask left out."""
-    mask = getattr(model, "mask_", None)
-    return int(coefs.size if mask is None else len(coefs) * np.count_nonzero(mask))
 
 
 def _range(values: Sequence[int]) -> str:
