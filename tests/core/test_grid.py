@@ -117,6 +117,15 @@ def test_chunks_do_not_change_answers(case, schedule):
                 np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
+def test_multiples_of_a_pilot_start_from_its_solutions():
+    candidates, _, n = grid(CASES["unit"], n_pilots=2)
+    chunk = sorted(range(n), key=lambda g: float(candidates.low_radius[g, 0]))
+    [result] = solve(candidates, [chunk])
+    first, second = result.n_iter.reshape(2, n)
+    assert first.max() > 5
+    assert second.max() <= 2
+
+
 def test_zero_radii_leave_the_pilot_alone():
     candidates, alone, n = grid(CASES["unit"])
     [result] = solve(candidates, [list(range(n))])

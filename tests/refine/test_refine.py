@@ -376,6 +376,20 @@ def test_momentum_that_overshoots_ends_no_item(fraction):
         assert problem.value(stopped, t) - best <= allowed
 
 
+@pytest.mark.parametrize("fraction", [0.6, 0.1, 0.02])
+def test_working_sets_of_the_lasso_are_certified_over_all_entries(rng, fraction):
+    problem = SmallLasso(rng, n=20, p=600)
+    t = fraction * problem.largest
+    exact = Lasso(alpha=t / len(problem.b), fit_intercept=False, tol=1e-12)
+    best = problem.value(exact.fit(problem.A, problem.b).coef_, t)
+    found = problem.solved([t, 2.0 * t], large=100, max_steps=2000)
+    allowed = TOLERANCE * min(1.0, fraction / SMALL_THRESHOLD)
+    assert problem.value(found[0], t) - best <= allowed * 0.5 * np.sum(problem.b**2)
+    assert 0 < np.count_nonzero(found[0]) < 100
+    whole = problem.solved([1.01 * problem.largest], large=100)[0]
+    assert not whole.any()
+
+
 def test_items_and_thresholds_are_solved_independently(rng):
     problem, other = SmallLasso(rng), SmallLasso(rng)
     thresholds = problem.largest * np.array([0.6, 0.3, 0.1])

@@ -27,7 +27,8 @@ from sltr.core.ppxa import solve_by_ppxa
 from sltr.core.problem import Problem, Result, exact, joined, spread_over
 from sltr.core.prox import clip_entries
 
-# Pilots this close, relative to their largest entry, start each other's problems.
+# Pilots that are this close to multiples of each other, relative to their largest
+# entry, start each other's problems.
 CLOSE = 0.01
 
 Schedule = Enum("Schedule", ["TOGETHER", "ONE_BY_ONE", "PPXA"])
@@ -52,7 +53,7 @@ def solve_grid(
     """
     grid = grid.with_effective_box()
     closed_forms = _ClosedForms(grid)
-    ends = _Ends(grid.pilot) if schedule is Schedule.ONE_BY_ONE else None
+    ends = _Ends(grid) if schedule is Schedule.ONE_BY_ONE else None
     for chunk in chunks:
         items = [(q, g) for q in range(grid.size) for g in chunk]
         solved = _Solved()
@@ -256,7 +257,7 @@ class _Ends:
     The ends of a pilot wait for the next pilot, which uses each of them once.
     """
 
-    pilots: Array
+    grid: Problem
     bases: dict[int, _Bases] = field(default_factory=dict)  # the last of each pilot
     last: dict[int, Start | None] = field(default_factory=dict)
     waiting: dict[tuple[str, int, int], Start | None] = field(default_factory=dict)
@@ -276,16 +277,25 @@ class _Ends:
     def add(self, kind: str, item: Item, end: Start | None) -> None:
         """Keep where a problem ended, for the next one and the next pilot."""
         self.last[item[0]] = end
-        if item[0] + 1 < self.pilots.shape[0]:
+        if item[0] + 1 < self.grid.size:
             self.waiting[kind, *item] = end
 
     def _from_close_pilot(self, kind: str, item: Item) -> Start | None:
-        """Return the end for the same radii, moved along with the pilot."""
+        """Return the end for the same candidate, moved along with the pilot.
+
+        With the radii, a multiple of a pilot multiplies its solution.
+        """
         q, g = item
         end = self.waiting.pop((kind, q - 1, g), None)
         if end is None:
             return None
-        return replace(end, x=end.x + (self.pilots[q, ...] - self.pilots[q - 1, ...]))
+        old, new = (_rows_of(self.grid, [(pilot, g)]) for pilot in (q - 1, q))
+        ratio = _multiple(old.pilot, new.pilot)
+        scaled = float(new.low_radius[0, 0]) / float(old.low_radius[0, 0])
+        if abs(scaled - ratio) > CLOSE * ratio:
+            return None
+        moved = new.pilot + ratio * (end.x - old.pilot)
+        return Start(moved, end.duals, [step * ratio for step in end.steps])
 
 
 def _scaled(start: Start, old: Problem, new: Problem) -> Start:
@@ -317,16 +327,25 @@ def independent_parts(grid: Problem, schedule: Schedule) -> list[Problem]:
 
 
 def runs_of_close_pilots(pilots: Array) -> list[list[int]]:
-    """Cut pilots (Q, …) into runs whose neighbours differ by little."""
+    """Cut pilots (Q, …) into runs of those that nearly are multiples of the last."""
     xp = array_namespace(pilots)
     runs = [[0]]
     for q in range(1, pilots.shape[0]):
-        moved = xp.max(xp.abs(pilots[q, ...] - pilots[q - 1, ...]))
-        if bool(moved <= CLOSE * xp.max(xp.abs(pilots[q, ...]))):
+        old, new = pilots[q - 1, ...], pilots[q, ...]
+        ratio = _multiple(old, new)
+        moved = xp.max(xp.abs(new - ratio * old))
+        if ratio > 0.0 and bool(moved <= CLOSE * xp.max(xp.abs(new))):
             runs[-1].append(q)
         else:
             runs.append([q])
     return runs
+
+
+def _multiple(old: Array, new: Array) -> float:
+    """Return the factor that brings one pilot closest to another."""
+    xp = array_namespace(old)
+    size = float(xp.sum(old * old))
+    return float(xp.sum(old * new)) / size if size > 0.0 else 0.0
 
 
 def _rows_of(grid: Problem, items: list[Item]) -> Problem:

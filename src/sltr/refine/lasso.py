@@ -1,7 +1,8 @@
 """The Lasso for a batch of subsets and many thresholds at once: a refit of its own.
 
 Accelerated proximal steps on the squared loss itself, bounded in number; nothing is
-factorised.
+factorised. Of very many entries only few can be other than zero, and all of them
+together allow short steps only: then steps are taken on working sets of entries.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from sltr.arrays import Array, array_namespace, as_array, clip, to_python
+from sltr.arrays import Array, array_namespace, as_array, clip, is_numpy, to_python
 from sltr.core.prox import soft_threshold
 from sltr.refine.subsets import Subsets
 
@@ -21,6 +22,10 @@ SMALL_THRESHOLD = 0.03
 POWER_STEPS, POWER_MARGIN = 8, 1.1
 # Of squared lengths, in single precision.
 ROUNDING = 1e-3
+# Beyond this many entries, working sets: at first of this many entries, or of as many
+# as there are samples, then of twice as many, so often. Their own gap is this part of
+# the bound on the whole one.
+LARGE, FIRST_SET, MAX_ROUNDS, INNER_SHARE = 16_384, 64, 8, 0.3
 
 
 def lasso(
@@ -30,6 +35,7 @@ def lasso(
     *,
     tol: float = TOLERANCE,
     max_steps: int = MAX_STEPS,
+    large: int = LARGE,
 ) -> Array:
     """Return Lasso estimates of all items and thresholds, shape (B, k, P).
 
@@ -49,6 +55,8 @@ def lasso(
         thresholds below `SMALL_THRESHOLD`.
     max_steps : int
         Steps after which an item ends with whatever gap it has.
+    large : int
+        More entries than this are fitted on working sets.
     """
     xp = array_namespace(X)
     n_items, n_thresholds = thresholds.shape
@@ -58,13 +66,22 @@ def lasso(
     fraction = thresholds / xp.where(largest > 0, largest, 1.0)
     enough = tol * clip(fraction / SMALL_THRESHOLD, None, 1.0)
     items = [b for b in range(n_items) for _ in range(n_thresholds)]
-    state = _State.start(
-        loss.of(items),
-        xp.reshape(thresholds, (-1,)),
-        xp.take(loss.safe_length(cross), as_array(items, X, dtype=xp.int64), axis=0),
-        xp.reshape(enough, (-1,)),
-    )
-    places = list(range(len(items)))
+    repeated = loss.of(items)
+    thresholds, enough = xp.reshape(thresholds, (-1,)), xp.reshape(enough, (-1,))
+    # An accelerator would wait for its many small calls.
+    if is_numpy(X) and X.shape[1] > large:
+        rows = _by_working_sets(repeated, thresholds, enough, max_steps)
+    else:
+        index = as_array(items, X, dtype=xp.int64)
+        length = xp.take(loss.safe_length(cross), index, axis=0)
+        state = _State.start(repeated, thresholds, length, enough)
+        rows = _stepped(state, max_steps)
+    return xp.reshape(xp.stack(rows, axis=0), (n_items, n_thresholds, -1))
+
+
+def _stepped(state: _State, max_steps: int) -> list[Array]:
+    """Return the coefficients (P,) of all items once each is done by itself."""
+    places = list(range(state.threshold.shape[0]))
     found: dict[int, Array] = {}
     for step in range(max_steps):
         state, small = state.after_a_step()
@@ -76,8 +93,42 @@ def lasso(
             break
         if len(kept) < len(places):  # large thresholds are done soon
             places, state = [places[i] for i in kept], state.take(kept)
-    rows = xp.stack([found[place] for place in range(len(items))], axis=0)
-    return xp.reshape(rows, (n_items, n_thresholds, -1))
+    return [found[place] for place in range(len(found))]
+
+
+def _by_working_sets(
+    loss: _Loss, threshold: Array, enough: Array, max_steps: int
+) -> list[Array]:
+    """Return the coefficients (P,) of all items, each with its own set of entries.
+
+    A set holds the entries that the loss depends on most. It grows until the duality
+    gap over all entries is small enough.
+    """
+    xp = array_namespace(threshold)
+    n_samples, n_entries = loss.X.shape
+    rows = []
+    for b in range(threshold.shape[0]):
+        item, limit = loss.of([b]), threshold[b : b + 1]
+        coef = xp.zeros_like(loss.X[:1, :])
+        residual, size = item.subsets.target, max(FIRST_SET, n_samples)
+        for _ in range(MAX_ROUNDS):
+            slope = item.spread(residual)
+            if bool(_gap(item, coef, residual, slope, limit)[0] <= enough[b]):
+                break
+            # What is not zero stays in the set.
+            use = xp.where(coef != 0, xp.inf, xp.abs(slope))[0, :]
+            least = xp.sort(use)[max(0, n_entries - size)]
+            among = (use >= least) & (use > 0)
+            chosen = xp.nonzero(among)[0]
+            part = _Loss(xp.take(loss.X, chosen, axis=1), item.subsets)
+            length = part.safe_length(xp.take(slope, chosen, axis=1))
+            inner = INNER_SHARE * enough[b : b + 1]
+            [values] = _stepped(_State.start(part, limit, length, inner), max_steps)
+            coef = _put(values, among)[None, :]
+            residual = item.subsets.target - part.fitted(values[None, :])
+            size *= 2
+        rows.append(coef[0, :])
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +225,9 @@ class _State:
         curvature, size = loss.product(bent, bent), xp.linalg.vecdot(moved, moved)
         # The step was safe if the loss bends no more than it assumed.
         safe = self.length * curvature <= (1.0 + ROUNDING) * size
-        done = safe & (self._gap(residual, slope) <= self.enough)
+        # A safe step lowers the objective: the gap where it starts bounds its end's.
+        gap = _gap(loss, self.ahead, residual, slope, self.threshold)
+        done = safe & (gap <= self.enough)
         grown = (1.0 + xp.sqrt(1.0 + 4.0 * self.momentum**2)) / 2.0
         pace = ((self.momentum - 1.0) / grown)[:, None]
         state = replace(
@@ -206,24 +259,26 @@ class _State:
             momentum=xp.where(safe, self.momentum, 1.0),
         )
 
-    def _gap(self, residual: Array, slope: Array) -> Array:
-        """Return the duality gap where the step starts, relative to ½‖y‖², (B,).
 
-        A safe step lowers the objective, so it bounds that of the step's end. The
-        dual point is the residual, scaled to where |Aᵀr| ≤ t.
-        """
-        xp, loss = array_namespace(residual), self.loss
-        target = loss.subsets.target
-        null = 0.5 * loss.product(target, target)
-        energy, along = loss.product(residual, residual), loss.product(target, residual)
-        primal = 0.5 * energy + self.threshold * xp.sum(xp.abs(self.ahead), axis=1)
-        steepest = xp.max(xp.abs(slope), axis=1)
-        most = xp.where(steepest > 0, self.threshold, 1.0)
-        most = most / xp.where(steepest > 0, steepest, 1.0)
-        best = along / xp.where(energy > 0, energy, 1.0)
-        scale = xp.maximum(-most, xp.minimum(most, best))
-        dual = scale * along - 0.5 * scale**2 * energy
-        return (primal - dual) / xp.where(null > 0, null, 1.0)
+def _gap(
+    loss: _Loss, coef: Array, residual: Array, slope: Array, threshold: Array
+) -> Array:
+    """Return the duality gap of coefficients (B, P), relative to ½‖y‖²: (B,).
+
+    `residual` is y − A·w and `slope` is Aᵀ of it. The dual point is the residual,
+    scaled to where |Aᵀr| ≤ t.
+    """
+    xp, target = array_namespace(residual), loss.subsets.target
+    null = 0.5 * loss.product(target, target)
+    energy, along = loss.product(residual, residual), loss.product(target, residual)
+    primal = 0.5 * energy + threshold * xp.sum(xp.abs(coef), axis=1)
+    steepest = xp.max(xp.abs(slope), axis=1)
+    most = xp.where(steepest > 0, threshold, 1.0)
+    most = most / xp.where(steepest > 0, steepest, 1.0)
+    best = along / xp.where(energy > 0, energy, 1.0)
+    scale = xp.maximum(-most, xp.minimum(most, best))
+    dual = scale * along - 0.5 * scale**2 * energy
+    return (primal - dual) / xp.where(null > 0, null, 1.0)
 
 
 def refit_on_support(X: Array, item: Subsets, coef: Array, ridge: float) -> Array:
@@ -242,8 +297,13 @@ def refit_on_support(X: Array, item: Subsets, coef: Array, ridge: float) -> Arra
     taking_part = item.of_samples(rows)
     penalty = ridge * xp.sum(taking_part.weight, axis=1)
     block = taking_part.ridge(xp.matrix_transpose(columns)[None, ...], penalty)
-    # Scatter by look-up: each place takes its entry, or the zero at the end.
-    padded = xp.concat([block[0, :], 0.0 * block[0, :1]])
-    chosen = coef != 0
-    count = xp.cumulative_sum(xp.astype(chosen, xp.int64))
-    return xp.take(padded, xp.where(chosen, count - 1, n_chosen), axis=0)
+    return _put(block[0, :], coef != 0)
+
+
+def _put(values: Array, where: Array) -> Array:
+    """Return a vector with these values, in order, where this is true, else zero."""
+    xp = array_namespace(values)
+    # Each place looks up its entry, or the zero at the end.
+    padded = xp.concat([values, 0.0 * values[:1]])
+    count = xp.cumulative_sum(xp.astype(where, xp.int64))
+    return xp.take(padded, xp.where(where, count - 1, values.shape[0]), axis=0)
