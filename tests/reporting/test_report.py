@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sltr import SLTRClassifier, SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
+from sltr.datasets import label, load_nifti
 from sltr.estimators.base import linear_scores, predict_linear
 from sltr.plotting.modes import Modes
 from sltr.reporting import payload as payload_module
@@ -152,7 +153,76 @@ def test_training_scores_are_called_so(data, tmp_path):
         report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
     )
     assert "they flatter the model" in page.text
-    assert "On the training samples (not an estimate" in page.text
+    assert "In cross-validation the model reached" in page.text
+
+
+def _headline(file):
+    card = file.read_text(encoding="utf-8").partition('class="card headline"')[2]
+    return " ".join(re.sub(r"<[^>]*>", " ", card.partition("</div>")[0]).split())
+
+
+def test_the_headline_is_never_a_training_score(data, tmp_path):
+    X, y = data
+    tuned = SLTRRegressorCV(refine=(None, "scale"), cv=4).fit(X, y)
+    folds = tuned.held_out_scores_["r2"]
+    card = _headline(report(tuned, X, y, tmp_path / "r.html", n_bootstrap=9))
+    assert f"R², cross-validated {folds.mean():.3f}" in card
+    assert f"± {folds.std(ddof=1) / 2:.3f} (standard error over folds)" in card
+    held = {"X_test": X[:20], "y_test": y[:20], "n_bootstrap": 9}
+    card = _headline(report(tuned, X, y, tmp_path / "r.html", **held))
+    assert "R², 20 held-out samples" in card
+    assert "95 % interval" in card
+    plain = SLTRRegressor().fit(X, y)
+    card = _headline(report(plain, X, y, tmp_path / "r.html", n_bootstrap=9))
+    assert "unknown not measured: give held-out samples" in card
+    assert f"{plain.score(X, y):.3f}" not in card
+
+
+def test_held_out_samples_with_names_of_training_samples_are_told(data, tmp_path):
+    X, y = data
+    known = label(X, ids=[f"s{k}" for k in range(len(X))])
+    model = SLTRRegressor().fit(known[:40], y[:40])
+    new = {"X_test": known[40:], "y_test": y[40:], "n_bootstrap": 5}
+    report(model, known[:40], y[:40], tmp_path / "r.html", **new)
+    new |= {"X_test": known[38:], "y_test": y[38:]}
+    with pytest.warns(UserWarning, match="2 held-out samples have the names"):
+        report(model, known[:40], y[:40], tmp_path / "r.html", **new)
+
+
+def test_the_page_shows_what_the_samples_know(tmp_path, rng):
+    nibabel = pytest.importorskip("nibabel")
+    pytest.importorskip("nilearn")
+    affine = np.diag([8.0, 8.0, 8.0, 1.0])
+    scans = nibabel.Nifti1Image(rng.normal(size=(6, 5, 4, 30)), affine)
+    data = load_nifti(scans)
+    X, y = data.X, np.asarray(data.X)[:, 1, 2, 3]
+    model = SLTRRegressor().fit(X, y)
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=9))
+    known = page.data["coef"]
+    assert (known["names"], known["units"]) == (["x", "y", "z"], ["mm"] * 3)
+    assert known["show"] == [1, 0]
+    # Rows are drawn downwards, so that y begins with its largest.
+    assert known["coords"][1]["values"] == [32, 24, 16, 8, 0]
+    assert known["coords"][0]["values"] == [0, 8, 16, 24, 32, 40]
+    packed = np.frombuffer(base64.b64decode(known["data"]), "<i2").reshape(6, 5, 4)
+    turned = model.coef_[:, ::-1, ::-1]
+    place = np.unravel_index(np.argmax(np.abs(packed)), packed.shape)
+    assert place == np.unravel_index(np.argmax(np.abs(turned)), packed.shape)
+    assert '<figure class="field"><img src="data:image/png' in (
+        tmp_path / "r.html"
+    ).read_text(encoding="utf-8")
+    bare = _page(
+        report(
+            model,
+            X,
+            y,
+            tmp_path / "r.html",
+            n_bootstrap=9,
+            units=("mm",) * 3,
+            coords=(None, None, None),
+        )
+    )
+    assert bare.data["coef"]["units"] == ["", "", ""]  # indices are no millimetres
 
 
 EVIL = "</script><script>evil = 1</script><img src=x onerror=alert(1)>'\"&{{7*7}}"
@@ -384,7 +454,7 @@ def test_method_says_which_candidates_were_averaged(data, tmp_path):
         f"{kinds.count('cp')} CP refit",
         "starting from the SLTR estimate",
         "of the SLTR estimate before refinement",
-        "null model 0)",
+        "(null model ",
         f"Averaged {len(used)} of {n_candidates} candidates",
         "Best candidate",
         "the star is the best candidate",

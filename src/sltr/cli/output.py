@@ -181,11 +181,28 @@ def write_model(
     if "best score" in facts:
         alone = "" if hasattr(model, "cv_results_") else ", leave-one-out"
         facts["scored by"] = metric_name(model) + alone
+    facts |= _held_out(model)
     facts["entries that are not zero"] = int((model.coef_ != 0).sum())
     (print_json if json else print_facts)(facts)
     reported = not getattr(model, "n_covariates_in_", 0)
     hint = f" Next: {_report_command(out, *given)}" if reported else ""
     say(f"Wrote {out}.{hint}")
+
+
+def _held_out(model: Any) -> dict[str, Any]:
+    """Return cross-validated scores of the answer itself, with standard errors."""
+    import numpy as np
+
+    facts = {}
+    for name, folds in getattr(model, "held_out_scores_", {}).items():
+        known = np.asarray(folds, float)[np.isfinite(folds)]
+        if len(known):
+            title = {"roc_auc": "AUROC", "r2": "R²"}.get(name, name.replace("_", " "))
+            facts[f"held-out {title}"] = float(known.mean())
+            if len(known) > 1:
+                error = known.std(ddof=1) / np.sqrt(len(known))
+                facts[f"held-out {title}, standard error"] = float(error)
+    return facts
 
 
 def _report_command(out: Path, data: list[Path], options: dict[str, Any]) -> str:

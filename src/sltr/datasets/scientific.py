@@ -193,7 +193,6 @@ def load_epochs(epochs: Any, *, picks: Any = None, decim: int = 1) -> Bunch:
         ("", "s"),
         (np.array(chosen.ch_names), times),
         space=space,
-        ids=ids,
     )
     events = np.asarray(chosen.events)[:, 2]
     return Bunch(

@@ -36,6 +36,7 @@ from sltr.tuning.candidates import (
 )
 from sltr.tuning.choose import (
     Choice,
+    answer_scores,
     check_choosing,
     choose,
     cv_table,
@@ -198,6 +199,9 @@ class _SLTRCV(SLTRBase):
         self.weights_, self.best_index_ = choice.weights, choice.index
         self.best_score_ = float(choice.scores[:, choice.index].mean())
         self.null_score_ = float(null.mean())
+        self.held_out_scores_ = answer_scores(
+            task, held.folds, choice.held_out, hasattr(self, "classes_")
+        )
         self.scored_by_ = default_metric(held.folds.rows)
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
@@ -275,6 +279,10 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
     best_score_ : float
         Mean held-out score of the best candidate alone, not of the mean of several
         that `coef_` may be.
+    held_out_scores_ : dict of arrays of shape (n_folds,)
+        Scores of `coef_` itself, fitted without each fold, on its samples: R², or
+        minus the squared error where a fold is a single sample. A little optimistic,
+        since the same folds chose its settings.
     null_score_ : float
         Mean held-out score of the null model, the mean of the training responses.
     scored_by_ : {"r2", "neg_mean_squared_error"}
@@ -346,6 +354,8 @@ n_iter_, mask_, standardize_, smooth_, fill_, shape_in_, n_features_in_
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
 best_index_, best_score_, null_score_, scored_by_, cv_results_
         As for `SLTRRegressorCV`.
+    held_out_scores_ : dict of arrays of shape (n_folds,)
+        As for `SLTRRegressorCV`: "roc_auc" and "accuracy".
     scale_ : array of shape (1 or n_classes,)
 
     Examples

@@ -42,6 +42,13 @@ def _show_once(fig: Any) -> None:
     display(Image(print_figure(fig, "png"), format="png"))
 
 
+def close_figure(fig: Any) -> None:
+    """Take a figure that was written to a file from the list of open ones."""
+    import matplotlib.pyplot as plt
+
+    plt.close(fig)
+
+
 def new_axes(ax: Any, width: float = 5.0, height: float = 3.6) -> Any:
     """Return `ax`, or the axes of a new figure."""
     return new_figure(width, height).add_subplot() if ax is None else ax

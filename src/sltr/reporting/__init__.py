@@ -7,16 +7,21 @@ user is escaped.
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sltr.arrays import to_numpy
+from sltr.parameters import warn_caller
 from sltr.persistence.files import check_destination, write_atomically
+from sltr.plotting.field import plot_model
 from sltr.plotting.modes import Coords, Modes
+from sltr.plotting.style import close_figure
 from sltr.reporting.facts import kinds_text, model_facts, versions
 from sltr.reporting.payload import (
     candidates_payload,
@@ -27,6 +32,7 @@ from sltr.reporting.payload import (
 )
 from sltr.reporting.scores import check_lengths, evaluate
 from sltr.reporting.text import bibtex, method_name, method_text
+from sltr.samples.labels import unlabelled
 from sltr.thumbnail import coef_array, coef_thumbnail, target_labels
 from sltr.tuning.scores import metric_name
 
@@ -68,8 +74,9 @@ def report(
     path : path-like
         The file to write; an existing one is replaced.
     X_test, y_test : arrays, optional
-        Samples the model has not seen. Without them, scores are of the training
-        samples, and the page says so.
+        Samples the model has not seen. Without them the headline is the
+        cross-validated score, if there is one, and the other scores are of the
+        training samples, as the page says.
     title, description : str
         Shown at the top.
     response : str
@@ -112,6 +119,7 @@ def report(
     final = _final(model)
     check_lengths(X, y)
     held_out = X_test is not None
+    _warn_of_seen(final, X_test)
     outcome = evaluate(
         model,
         X_test if held_out else X,
@@ -164,9 +172,40 @@ def report(
         versions=versions(),
         seed=getattr(final, "random_state", None) if seed is None else seed,
         icon=coef_thumbnail(coefs[0], size=32),
+        picture=_field_picture(final),
         data=data,
     )
     return write_atomically(Path(path), page.encode())
+
+
+def _warn_of_seen(model: Any, X_test: Any) -> None:
+    """Warn if held-out samples are called as those that the model was fitted on."""
+    known = unlabelled(X_test)[1]
+    fitted = getattr(model, "ids_", None)
+    if known is None or known.ids is None or fitted is None:
+        return
+    seen = sorted(set(known.ids.tolist()) & set(fitted.tolist()))
+    if seen:
+        warn_caller(
+            f"{len(seen)} held-out samples have the names of samples that the model "
+            f"was fitted on, as {seen[0]}. If they are the same, their score flatters: "
+            "leave them out.",
+            UserWarning,
+        )
+
+
+def _field_picture(model: Any) -> str:
+    """Return the picture of the model's field as a data URI; empty if it has none."""
+    if not hasattr(model, "space_"):
+        return ""
+    content = BytesIO()
+    try:
+        fig = plot_model(model)
+    except (ImportError, ValueError):  # its library is not there, or has no positions
+        return ""
+    fig.savefig(content, format="png", dpi=110)
+    close_figure(fig)
+    return "data:image/png;base64," + b64encode(content.getvalue()).decode()
 
 
 def _final(model: Any) -> Any:

@@ -260,8 +260,88 @@ def model_facts(
         "certificate": _certificate(convergence, kinds),
         "n_test": len(outcome.y) if held_out else 0,
         "score": outcome.scores[0],
+        "headline": headline(model, outcome, candidates, held_out),
         "version": package_version(),
     }
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The score on samples that a model has not seen, as far as one is known."""
+
+    label: str
+    value: float | None  # None: nobody has measured it
+    spread: str
+    null: float | None
+    sentence: str  # for the methods paragraph
+
+
+def headline(
+    model: Any, outcome: Outcome, candidates: Mapping[str, Any] | None, held_out: bool
+) -> Headline:
+    """Return the held-out score of a model, else its cross-validated one.
+
+    The score of the training samples flatters, and is never among them.
+    """
+    score = outcome.scores[0]
+    if held_out:
+        interval = f"95 % interval {_three(score.low)} to {_three(score.high)}"
+        return Headline(
+            f"{score.name}, {len(outcome.y)} held-out samples",
+            score.value,
+            interval,
+            score.null,
+            f"On {len(outcome.y)} held-out samples the model reached {score.name} = "
+            f"{score.value:.3g} (95 % bootstrap interval {score.low:.3g} to "
+            f"{score.high:.3g}; null model {score.null:.3g}).",
+        )
+    name, values, null = _cross_validated(model, candidates)
+    if values is None:
+        return Headline(
+            "Score on new samples",
+            None,
+            "not measured: give held-out samples, or tune the model",
+            None,
+            "The score on new samples was not measured.",
+        )
+    mean, error = values
+    spread = "" if error is None else f"± {_three(error)} (standard error over folds)"
+    in_words = "" if error is None else f" ± {error:.3g} over folds"
+    in_words += "" if null is None else f" (null model {null:.3g})"
+    return Headline(
+        f"{name}, cross-validated",
+        mean,
+        spread,
+        null,
+        f"In cross-validation the model reached {name} = {mean:.3g}{in_words}, a "
+        "little optimistic, since the same folds chose its settings.",
+    )
+
+
+def _cross_validated(
+    model: Any, candidates: Mapping[str, Any] | None
+) -> tuple[str, tuple[float, float | None] | None, float | None]:
+    """Return name, mean with standard error over folds, and the null model's score."""
+    scores = getattr(model, "held_out_scores_", None)
+    if scores:
+        name, folds = next(iter(scores.items()))
+        folds = np.asarray(folds, float)[np.isfinite(folds)]
+        if len(folds):
+            several = len(folds) > 1
+            error = float(folds.std(ddof=1) / np.sqrt(len(folds))) if several else None
+            plain = {"r2": "R²", "roc_auc": "ROC AUC"}.get(name, "minus MSE")
+            own = getattr(model, "null_score_", None) if model.scoring is None else None
+            null = 0.5 if name == "roc_auc" else own
+            return plain, (float(folds.mean()), error), null
+    if candidates and candidates["mean"][candidates["chosen"]] is not None:
+        error = candidates["error"][candidates["chosen"]]
+        mean = candidates["mean"][candidates["chosen"]]
+        return candidates["scoring"], (mean, error), None
+    return "", None, None
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}".replace("-", "−") if abs(value) < 10 else f"{value:.3g}"
 
 
 def _range(values: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ from sltr.plotting.modes import Modes, is_even, strongest_slice
 from sltr.plotting.path import check_path, strongest_entries
 from sltr.plotting.tuning import chosen_candidate, cv_candidates, standard_errors
 from sltr.reporting.scores import Outcome
-from sltr.thumbnail import RED_BLUE, largest_modes, projection
+from sltr.thumbnail import RED_BLUE, projection, upright
 from sltr.tuning.candidates import own_settings
 
 # A page stays below 10 MB: 16 bits an entry for the coefficient, 8 for the sample.
@@ -35,18 +35,30 @@ def coefficient_payload(
     (p1, …, pM) lies under it.
     """
     full = coefs.shape[1:]
+    # Pictures are drawn downwards: directions that point up are turned.
+    turned = [m for m in range(len(full)) if modes.points_up(m)]
+    coefs = np.flip(coefs, tuple(1 + m for m in turned))
+    sample = None if sample is None else np.flip(sample, tuple(turned))
+    coords = [
+        c[::-1] if c is not None and m in turned else c
+        for m, c in enumerate(modes.coords)
+    ]
     coefs, sample, steps = _shrink(coefs, sample)
     shape = coefs.shape[1:]
     limit = float(np.abs(coefs).max()) or 1.0
     first = coefs[0]
-    rows, columns = largest_modes(shape) if len(shape) > 1 else (0, 0)
+    rows, columns = upright(modes.names, shape) if len(shape) > 1 else (0, 0)
     return {
         "shape": list(shape),
         "fullShape": list(full),
         "steps": steps,
         "names": list(modes.names),
-        "units": list(modes.units),
-        "coords": [None if c is None else _coordinates(c) for c in modes.coords],
+        # Indices have no unit.
+        "units": [
+            "" if c is None else unit
+            for unit, c in zip(modes.units, coords, strict=True)
+        ],
+        "coords": [None if c is None else _coordinates(c) for c in coords],
         "targets": targets,
         "limit": limit,
         "data": _pack(np.round(coefs * (32767 / limit)).astype("<i2")),

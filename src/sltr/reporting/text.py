@@ -70,7 +70,7 @@ def method_text(facts: dict[str, Any]) -> str:
         refinement_text(facts["refinements"]),
         _structure_text(facts),
         facts["certificate"],
-        _score_text(facts),
+        facts["headline"].sentence,
         f"Computations used sltr {facts['version']} and scikit-learn "
         "\\cite{pedregosa2011scikit}.",
     ]
@@ -118,19 +118,6 @@ def _structure_text(facts: dict[str, Any]) -> str:
     of_each = _listed([f"{rank} for class {target}" for rank, target in named])
     rank = f", and multilinear ranks {of_each}" if many else ""
     return f"Each of {len(ranks)} classes has a coefficient; they have {sparse}{rank}."
-
-
-def _score_text(facts: dict[str, Any]) -> str:
-    score = facts["score"]
-    where = (
-        f"On {facts['n_test']} held-out samples"
-        if facts["n_test"]
-        else "On the training samples (not an estimate of the error on new ones)"
-    )
-    return (
-        f"{where} the model reached {score.name} = {score.value:.3g} (95 % bootstrap "
-        f"interval {score.low:.3g} to {score.high:.3g}; null model {score.null:.3g})."
-    )
 
 
 def _equations(settings: Mapping[str, str]) -> str:

@@ -358,6 +358,30 @@ def null_scores(
     return np.array(scores)
 
 
+def answer_scores(
+    task: Task, folds: Folds, held_out: Sequence[np.ndarray], labels: bool
+) -> dict[str, np.ndarray]:
+    """Return scores (F,) of the answer itself, by name, on the rows folds leave out.
+
+    Of labels the area under the ROC curve (the mean over more than two classes, each
+    against the rest) and the accuracy; else R², or minus the squared error where a
+    fold is a single sample.
+    """
+    names = ["roc_auc", "accuracy"] if labels else [default_metric(folds.rows)]
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for rows, predicted in zip(folds.rows, held_out, strict=True):
+        truth = to_numpy(task.Y)[rows] + task.y_shift
+        for name in names:
+            if name == "accuracy" and truth.shape[1] > 1:
+                right = truth.argmax(axis=1) == predicted.argmax(axis=1)
+                found[name].append(float(right.mean()))
+                continue
+            pairs = zip(truth.T, predicted.T, strict=True)
+            each = [fold_scores(name, t, p[:, None])[0] for t, p in pairs]
+            found[name].append(float(np.mean(each)))
+    return {name: np.array(values) for name, values in found.items()}
+
+
 def _scores(
     task: Task,
     rows: np.ndarray,
