@@ -284,3 +284,19 @@ def test_penalties_are_chosen_with_the_models_own_intercept(rng, intercept):
         ]
         found = model.cv_results_["mean_test_score"][place]
         assert found == pytest.approx(np.mean(scores))
+
+
+def test_rows_print_as_a_table_and_become_a_data_frame(rng):
+    X = rng.normal(size=(24, 3, 2))
+    rows = compare(X, X[:, 0, 0], methods=(), groups=np.arange(24) // 8)
+    assert max(row["fold"] for row in rows) == 2  # as many folds as groups
+    lines = str(rows).splitlines()
+    assert lines[0].split() == ["method", "title", "fold", "fit_seconds", "r2", "mse"]
+    assert len(lines) == 1 + len(rows) == 7
+    assert "<th>r2</th>" in summary(rows)._repr_html_()
+    assert isinstance(rows, list)
+    pytest.importorskip("pandas")
+    frame = summary(rows).to_pandas()
+    assert frame.loc[1, "r2"] == summary(rows)[1]["r2"]
+    failed = [*rows, rows[0] | {"error": "<b>", "metrics": {}}]
+    assert "&lt;b&gt;" in type(rows)(failed)._repr_html_()

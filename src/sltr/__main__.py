@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sltr.cli.entry import main
+from sltr.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from html import escape
 from time import perf_counter
 from typing import Any
 
@@ -41,18 +42,87 @@ SHOWN = {
 }
 
 
+class Table(list[Row]):
+    """A list of rows, each a dict, that prints as a table.
+
+    Examples
+    --------
+    >>> Table([{"method": "ridge", "r2": 0.51234}, {"method": "null", "r2": None}])
+    method     r2
+    ridge   0.512
+    null        –
+    """
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return values by column; metrics are columns of their own."""
+        flat = [{**row, **row.get("metrics", {})} for row in self]
+        names = list(dict.fromkeys(name for row in flat for name in row))
+        names = [name for name in names if name != "metrics"]
+        # Errors take much room, and seldom are there any.
+        if not any(row.get("error") for row in flat):
+            names = [name for name in names if name != "error"]
+        return {name: [row.get(name) for row in flat] for name in names}
+
+    def to_pandas(self) -> Any:
+        """Return the table as a data frame."""
+        try:
+            import pandas
+        except ImportError as error:
+            msg = "A data frame needs pandas. Install it with: pip install pandas"
+            raise ImportError(msg) from error
+        return pandas.DataFrame(self.columns())
+
+    def _cells(self) -> list[list[str]]:
+        columns = self.columns()
+        texts = [[_cell(value) for value in values] for values in columns.values()]
+        body = zip(*texts, strict=True)
+        return [list(columns), *map(list, body)]
+
+    def __repr__(self) -> str:
+        cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        words = [
+            any(isinstance(v, str) for v in values)
+            for values in self.columns().values()
+        ]
+        lines = [
+            "  ".join(
+                text.ljust(width) if word else text.rjust(width)
+                for text, width, word in zip(row, widths, words, strict=True)
+            ).rstrip()
+            for row in cells
+        ]
+        return "\n".join(lines)
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        head, *body = [[escape(text) for text in row] for row in self._cells()]
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in body
+        )
+        titles = "".join(f"<th>{text}</th>" for text in head)
+        return f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def compare(
     X: Any,
     y: Any,
     methods: str | Sequence[str] = ("sltr",),
     *,
-    folds: int = 5,
+    folds: int | None = None,
     groups: Any = None,
     classification: bool | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Callable[[int, int, str], object] | None = None,
-) -> list[Row]:
+) -> Table:
     """Tune every method inside the same outer folds and score it on what they hold out.
 
     No held-out sample has a part in any choice. The null model and ridge are
@@ -64,8 +134,9 @@ def compare(
     X, y : arrays of shapes (n, p1, …, pM) and (n,)
     methods : str or sequence of str
         Names in `sltr.peers.registry.METHODS`; one may be given by itself.
-    folds : int
-        Outer folds; samples are shuffled, labels keep their shares.
+    folds : int, optional
+        Outer folds; samples are shuffled, labels keep their shares. Default: 5, or
+        the number of groups if there are fewer.
     groups : array of shape (n,), optional
         Samples that belong together and stay on one side, tuning included: methods
         choose on folds of groups, ridge its penalty too.
@@ -79,9 +150,10 @@ def compare(
 
     Returns
     -------
-    list of dict
-        One row for each method and fold: `method`, `title`, `fold`, `metrics`,
-        `fit_seconds` (tuning included), `error`.
+    Table
+        A list of dicts, one for each method and fold: `method`, `title`, `fold`,
+        `metrics`, `fit_seconds` (tuning included), `error`. It prints as a table, in
+        Jupyter too; `to_pandas` makes a data frame of it.
 
     Examples
     --------
@@ -100,6 +172,8 @@ def compare(
     kind = response_kind(y, classification)
     labels = kind != "regression"
     codes = np.unique(y, return_inverse=True)[1] if labels else y.astype(float)
+    if folds is None:
+        folds = 5 if groups is None else max(2, min(5, len(np.unique(groups))))
     splits = _outer_folds(codes, folds, groups, labels, random_state)
     groups = None if groups is None else np.asarray(groups)
     total = len(splits) * len(entries)
@@ -125,7 +199,7 @@ def compare(
             rows.append(row)
     if progress is not None:
         progress(total, total, "")
-    return rows
+    return Table(rows)
 
 
 def _check_lengths(X: np.ndarray, **beside: Any) -> None:
@@ -163,8 +237,10 @@ def _outer_folds(
     return list(splitter.split(np.zeros(len(y)), y, groups))
 
 
-def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def summary(rows: Sequence[Row]) -> Table:
     """Return one row for each method: means and standard errors over the folds.
+
+    The table is a list of dicts that prints well, as that of `compare`.
 
     Examples
     --------
@@ -190,7 +266,7 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
         line["n_folds"] = len(good)
         line["error"] = next((row["error"] for row in of_method if row["error"]), None)
         lines.append(line)
-    return lines
+    return Table(lines)
 
 
 def _mse(model: Any, X: np.ndarray, y: np.ndarray) -> float:

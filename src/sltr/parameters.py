@@ -1,14 +1,18 @@
-"""Checks of hyper-parameters that are numbers, counts, choices and shapes."""
+"""Checks of hyper-parameters, and what a fit tells its user: warnings, progress."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from math import isfinite, prod
 from numbers import Integral
+from time import monotonic
 from typing import Any, NoReturn
+
+SECONDS = 2.0  # at least, between two lines of the log
 
 
 def refuse(name: str, value: Any, expected: str) -> NoReturn:
@@ -107,3 +111,38 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("sltr."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def progress_of(
+    estimator: Any, clock: Callable[[], float] = monotonic
+) -> Callable[..., None] | None:
+    """Return what an estimator tells its progress: its callable, or the log.
+
+    With `verbose` the logger "sltr" has a line every other second, on standard error
+    unless the user has set up logging.
+    """
+    given = getattr(estimator, "progress", None)
+    if given is not None or not getattr(estimator, "verbose", 0):
+        return given
+    logger = verbose_logger()
+    name, start, last = type(estimator).__name__, clock(), clock()
+
+    def tell(done: int, total: int, what: str = "") -> None:
+        nonlocal last
+        if clock() - last < SECONDS and done < total:
+            return
+        last = clock()
+        passed = last - start
+        logger.info("%s: %d of %d, %.1f s %s", name, done, total, passed, what)
+
+    return tell
+
+
+def verbose_logger() -> logging.Logger:
+    """Return the logger of the package, which somebody hears."""
+    logger = logging.getLogger("sltr")
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+    if not logger.isEnabledFor(logging.INFO):
+        logger.setLevel(logging.INFO)
+    return logger

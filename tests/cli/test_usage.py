@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -655,3 +656,29 @@ def test_tuning_of_labels_prints_area_and_accuracy(here, capsys):
         mean = model.held_out_scores_[name].mean()
         assert found[f"held-out {title}"] == pytest.approx(mean)
         assert 0 < found[f"held-out {title}, standard error"] < 1
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_its_extra_the_program_says_what_to_install(missing):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; import sltr.cli; "
+        "sys.exit(sltr.cli.main(['--help']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'sltr[cli]'" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--verbose", "fit"), ("fit", "-v")])
+def test_verbose_says_what_was_read_and_where_it_failed(here, capsys, words):
+    assert run(*words, "data.npz", "--epsilon", 1) == 0
+    assert "Read X of shape (40, 4, 3), float64." in capsys.readouterr().err
+    assert run(*words, "t.csv", "--target", "none") == 1
+    error = capsys.readouterr().err
+    assert "Traceback" in error
+    assert error.rstrip().splitlines()[-1].startswith("Error: ")
+    assert run("fit", "data.npz", "--epsilon", 1) == 0
+    assert "Read X" not in capsys.readouterr().err

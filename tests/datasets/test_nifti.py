@@ -219,6 +219,17 @@ def test_a_model_remembers_the_space_of_its_images(tmp_path, rng):
         again.predict(load_nifti(scans, mask=less).X)
 
 
+def test_new_images_have_the_box_of_the_model_where_voxels_never_vary(rng):
+    values = rng.normal(size=(6, 5, 4, 30))
+    values[0] = 7.0
+    scans = nibabel.Nifti1Image(values, np.eye(4))
+    data = load_nifti(scans)
+    model = SLTRRegressor().fit(data.X, values[2, 3, 1])
+    new = load_nifti(scans, mask=model)
+    assert new.X.shape == data.X.shape
+    np.testing.assert_allclose(model.predict(new.X), model.predict(data.X))
+
+
 def test_a_masker_of_nilearn_is_a_mask(rng):
     maskers = pytest.importorskip("nilearn.maskers")
     inside = np.zeros((6, 5, 4), np.uint8)

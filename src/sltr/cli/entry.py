@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -43,8 +44,9 @@ Start here:
     sltr report model.sltr data.npz --test data-test.npz
 
 Tables and numbers go to standard output, messages to standard error.
-`--json` makes output for programs. The exit status is 0 if all went well,
-1 if the work failed, 2 if the command was not understood, 130 if interrupted.
+`--json` makes output for programs, `--verbose` says more. The exit status is
+0 if all went well, 1 if the work failed, 2 if the command was not understood,
+130 if interrupted.
 """,
 )
 
@@ -57,8 +59,14 @@ def _program(
             "--version", help="Say which version this is.", callback=_print_version
         ),
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Say more, and where something went wrong."
+        ),
+    ] = False,
 ) -> None:
-    pass
+    logging.getLogger("sltr").setLevel(logging.INFO if verbose else logging.WARNING)
 
 
 COMMANDS = (
@@ -79,7 +87,11 @@ for command in COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status."""
-    given = None if arguments is None else list(arguments)
+    given = _verbose_first(sys.argv[1:] if arguments is None else arguments)
+    handler = logging.StreamHandler(sys.stderr)
+    logger = logging.getLogger("sltr")
+    level = logger.level
+    logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -91,10 +103,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        if logger.isEnabledFor(logging.INFO) and not hasattr(error, "format_message"):
+            logger.info("", exc_info=error)
         return _explain(error)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
     if outcome == INTERRUPTED:
         say("Interrupted; files that were being written are as they were before.")
     return outcome if isinstance(outcome, int) else 0
+
+
+def _verbose_first(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with `--verbose` where the program looks for it: in front."""
+    words = {"--verbose", "-v"} & set(arguments)
+    return [*words, *(word for word in arguments if word not in words)]
 
 
 def _explain(error: Exception) -> int:

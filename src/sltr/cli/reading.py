@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ def read_samples(
     loaded = load_samples(files, mask=kept, **options)
     if loaded.note:
         say(loaded.note)
+    shape, dtype = tuple(loaded.X.shape), loaded.X.dtype
+    logging.getLogger("sltr").info("Read X of shape %s, %s.", shape, dtype)
     return loaded
 
 

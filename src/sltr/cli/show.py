@@ -42,7 +42,10 @@ def compare(
     groups: Groups = None,
     mask: Mask = None,
     task: Task = "auto",
-    folds: Annotated[int, typer.Option(help="Outer folds.")] = 5,
+    folds: Annotated[
+        int | None,
+        typer.Option(help="Outer folds; 5, or the number of groups if that is less."),
+    ] = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     json: Json = False,

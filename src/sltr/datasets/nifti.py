@@ -88,7 +88,7 @@ def load_nifti(
             raise ValueError(msg)
     kept, kept_name = _mask_of(mask, nibabel)
     inside = _read_mask(kept, kept_name, shape, affine, nibabel)
-    box = _bounding_box(inside if crop else np.ones_like(inside))
+    box = _own_box(mask) or _bounding_box(inside if crop else np.ones_like(inside))
     samples = [_samples(scan, name, box, np.dtype(dtype)) for name, scan in scans]
     X = np.concatenate(samples)
     X[:, ~inside[box]] = 0
@@ -147,6 +147,15 @@ def _mask_of(mask: Any, nibabel: Any) -> tuple[Any, str]:
         )
         raise ValueError(msg)
     return _in_space(_inside_of(mask), space, np.uint8, nibabel), "the model"
+
+
+def _own_box(mask: Any) -> Box | None:
+    """Return the box that a model was fitted on, which its mask need not fill."""
+    if not hasattr(mask, "coef_"):
+        return None
+    ends = zip(mask.space_["corner"], mask.shape_in_, strict=True)
+    x, y, z = (slice(start, start + size) for start, size in ends)
+    return x, y, z
 
 
 def _inside_of(model: Any) -> np.ndarray:

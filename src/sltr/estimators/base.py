@@ -23,7 +23,7 @@ from sltr.estimators.labels import (
     winning_labels,
 )
 from sltr.estimators.summary import Summary, summarise
-from sltr.parameters import warn_caller
+from sltr.parameters import verbose_logger, warn_caller
 from sltr.samples.check import check_new_samples
 from sltr.samples.front import Front, front_plan
 from sltr.samples.samples import Samples, as_design
@@ -69,6 +69,11 @@ class SLTRBase(BaseEstimator):
     _policy: ClassVar[Policy] = DEFAULT
 
     _html_repr = diagram_with_coef
+
+    def _tell(self) -> None:
+        """Tell the log what was found, if it is to be told."""
+        if self.verbose:
+            verbose_logger().info("%s", self.summary())
 
     def summary(self, test: Any = None) -> Summary:
         """Return what was found in a few lines: print it, or show it in Jupyter.

@@ -74,6 +74,7 @@ class _SLTR(SLTRBase):
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
+        verbose: int = 0,
     ):
         self.epsilon = epsilon
         self.lambda_sparse = lambda_sparse
@@ -94,6 +95,7 @@ class _SLTR(SLTRBase):
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.progress = progress
+        self.verbose = verbose
 
     def _candidate(self, task: Task) -> Candidate:
         return Candidate(
@@ -129,6 +131,7 @@ class _SLTR(SLTRBase):
         self.refine_settings_ = member.candidate.settings
         self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
         self._set_coef(task, fitted, member.scale)
+        self._tell()
 
 
 class SLTRRegressor(RegressorMixin, _SLTR):
@@ -206,6 +209,9 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         see the page on scaling. `refine` must then be None or "scale".
     progress : callable, optional
         Called with the blocks read and their total in each pass over such samples.
+    verbose : int
+        With 1 the logger "sltr" is told how far a long fit is and what it found; on
+        standard error, unless logging is set up otherwise.
 
     Attributes
     ----------
@@ -314,7 +320,7 @@ class SLTRClassifier(CalibratedLabels, _SLTR):
     ----------
     epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, refine, \
 fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, max_iter, \
-n_jobs, memory_limit, progress
+n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressor`.
 
     Attributes

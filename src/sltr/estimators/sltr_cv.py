@@ -21,7 +21,7 @@ from sltr.estimators.labels import (
     label_indicators,
     label_shift,
 )
-from sltr.parameters import check_choice, warn_caller
+from sltr.parameters import check_choice, progress_of, warn_caller
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.candidates import (
@@ -78,6 +78,7 @@ class _SLTRCV(SLTRBase):
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
+        verbose: int = 0,
     ):
         self.epsilons = epsilons
         self.lambdas_sparse = lambdas_sparse
@@ -101,6 +102,7 @@ class _SLTRCV(SLTRBase):
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.progress = progress
+        self.verbose = verbose
 
     def _refinements(self, X: Any) -> list[str | None]:
         """Return what to try; refits read X too often for samples left in place."""
@@ -169,7 +171,7 @@ class _SLTRCV(SLTRBase):
             task.policy,
             rule=self.rule,
         )
-        held = search(task, folds, grid, n_jobs=self.n_jobs, progress=self.progress)
+        held = search(task, folds, grid, n_jobs=self.n_jobs, progress=progress_of(self))
         choice = choose(
             task,
             held,
@@ -206,6 +208,7 @@ class _SLTRCV(SLTRBase):
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
         self._set_coef(task, fitted, best.scale)
+        self._tell()
 
 
 class SLTRRegressorCV(RegressorMixin, _SLTRCV):
@@ -257,6 +260,9 @@ standardize, smooth, max_iter
     progress : callable, optional
         Called with the number of stages done and their total; with samples in a
         file, of blocks in each pass and of candidates between them.
+    verbose : int
+        With 1 the logger "sltr" is told how far a long fit is and what it found; on
+        standard error, unless logging is set up otherwise.
 
     Attributes
     ----------
@@ -337,7 +343,7 @@ class SLTRClassifierCV(CalibratedLabels, _SLTRCV):
     ----------
     epsilons, lambdas_sparse, lambdas_low, refine, cv, radius, coupling, weights, \
 solver, fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, \
-max_iter, n_jobs, memory_limit, progress
+max_iter, n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressorCV`; an integer `cv` means stratified folds.
     rule : {"vote", "average", "best", "1se"}
         As for `SLTRRegressorCV`, but "vote" is the default: squared errors of labels
@@ -393,6 +399,7 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
+        verbose: int = 0,
     ):
         super().__init__(
             epsilons,
@@ -417,6 +424,7 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
             n_jobs=n_jobs,
             memory_limit=memory_limit,
             progress=progress,
+            verbose=verbose,
         )
 
     @unchanged_on_failure

@@ -23,7 +23,7 @@ from sltr.arrays import (
     to_numpy,
 )
 from sltr.arrays.libraries import is_dask
-from sltr.parameters import check_choice, check_shape
+from sltr.parameters import check_choice, check_shape, progress_of
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.dask import sources
 from sltr.samples.front import check_squares, largest_entry
@@ -549,7 +549,7 @@ def _check_stored(estimator: Any, X: Any) -> Any:
     asked = getattr(estimator, "feature_shape", None)
     if asked is not None:
         shape = check_shape(shape, asked)
-    progress = getattr(estimator, "progress", None)
+    progress = progress_of(estimator)
     budget = Budget(memory_bytes(estimator.memory_limit))
     return lazy_samples(X, shape, budget, progress)
 
