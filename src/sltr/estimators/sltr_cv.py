@@ -25,8 +25,8 @@ from sltr.parameters import check_choice, progress_of, warn_caller
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.candidates import (
+    DEFAULT_REFINEMENTS,
     LAMBDAS,
-    REFINEMENTS,
     candidate_columns,
     check_lazy_refinements,
     check_refinements,
@@ -59,7 +59,7 @@ class _SLTRCV(SLTRBase):
         lambdas_sparse: str | Sequence[float] = LAMBDAS,
         lambdas_low: str | Sequence[float] = LAMBDAS,
         *,
-        refine: Sequence[str | None] = REFINEMENTS,
+        refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
         cv: Any = 5,
         scoring: str | Callable | None = None,
         rule: str = "average",
@@ -106,7 +106,7 @@ class _SLTRCV(SLTRBase):
 
     def _refinements(self, X: Any) -> list[str | None]:
         """Return what to try; refits read X too often for samples left in place."""
-        if is_lazy(X) and self.refine == REFINEMENTS:
+        if is_lazy(X) and self.refine == DEFAULT_REFINEMENTS:
             warn_caller(
                 "X stays where it is: refine is (None, 'scale'), without the refits, "
                 "which predict better. If X fits into memory, give X[:]. Or give "
@@ -230,18 +230,21 @@ class SLTRRegressorCV(RegressorMixin, _SLTRCV):
         `radius="absolute"`.
     refine : sequence of None, "scale", "reweight", "tucker", "cp" and "sparse"
         Refinements to try; with None among them the paper's own answer can win.
+        Beside the refits "scale" gains nothing: it is tried where it is asked for.
     cv : int, splitter or iterable
-        As in scikit-learn.
+        As in scikit-learn, but a number means shuffled folds, always the same ones.
+        Where neighbouring samples resemble each other, as in one recording, give
+        `groups` to `fit`, or a splitter.
     scoring : str or callable, optional
         As in scikit-learn; R² by default, or minus the squared error where a fold
         is a single sample.
     rule : {"average", "vote", "best", "1se"}
-        "average": the mean of the candidates that held-out squared errors cannot
-        tell from the best (by one standard error of the difference), with one vote
-        for each kind of refinement. It predicts well and keeps what structure
-        these have in common. "vote": the mean of all, weighted by how well these
-        errors agree with their being the best, exp(−z²/2) at z standard errors;
-        better for labels, and seldom with zeros. "best": the best candidate
+        "average": the mean of the candidates, weighted by how well their held-out
+        squared errors agree with those of the best: exp(−z²/2) at z standard errors
+        of the difference. First within each kind (the pilot, the paper's estimates,
+        each refinement), then between the kinds, where the pilot counts more and
+        low-rank and sparse refits less if samples are few. "vote": the same, an
+        earlier name. "best": the best candidate
         alone: of exact rank if it is a low-rank refit, with exact zeros if it is
         "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
@@ -251,7 +254,7 @@ standardize, smooth, max_iter
         on these.
     tol : float
         Bound on the relative duality gap of the final fit. Candidates are compared
-        at ten times this gap, except under `rule="vote"`.
+        at ten times this gap.
     n_jobs : int, optional
         Processes over folds and kinds of refits; joblib's backends apply.
     memory_limit : str or int, optional
@@ -380,7 +383,7 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         lambdas_sparse: str | Sequence[float] = LAMBDAS,
         lambdas_low: str | Sequence[float] = LAMBDAS,
         *,
-        refine: Sequence[str | None] = REFINEMENTS,
+        refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
         cv: Any = 5,
         scoring: str | Callable | None = None,
         rule: str = "vote",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isnan, nan, prod
-from numbers import Integral
+from math import inf, isnan, nan, prod
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from sltr.parameters import check_nonnegative, check_sequence
+from sltr.refine.factors import CP
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.samples import is_lazy
 from sltr.tuning.folds import Folds
@@ -23,6 +24,8 @@ LAMBDAS = (0.0, 0.3, 1.0)
 PAPER_LAMBDAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 PAPER_EPSILONS = (0.1, 0.2, 0.3)
 REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
+# A factor gains nothing beside the refits: it is tried only where it is asked for.
+DEFAULT_REFINEMENTS = (None, "reweight", "tucker", "cp", "sparse")
 # What each kind of refit has besides the settings of the estimate it starts from.
 SETTINGS: dict[str | None, tuple[str, ...]] = {
     None: (),
@@ -62,6 +65,13 @@ class Candidate:
         return self.refine in (None, "scale")
 
     @property
+    def kind(self) -> str:
+        """What averages count it as: the bare pilot is a kind of its own."""
+        if self.refine is None:
+            return "estimate" if any(self.radii) else "pilot"
+        return self.refine
+
+    @property
     def has_start(self) -> bool:
         """Whether this refit starts from the paper's estimate."""
         return self.refine in ("reweight", "tucker", "cp")
@@ -81,7 +91,6 @@ class Grid:
     refinements: list[str | None]
     start: Candidate  # the estimate that refits start from
     thresholds: Sequence[Sequence[float]]  # of the Lasso, in batches, descending
-    tight: bool = False  # compared at the final gap, for a rule that needs it
     measured: bool = False  # with complexities, for a rule that needs them
 
 
@@ -107,7 +116,6 @@ def make_grid(
         list(refinements),
         start,
         _distinct_thresholds(pairs) if absolute else policy.thresholds,
-        tight=rule == "vote",
         measured=rule == "1se",
     )
 
@@ -219,46 +227,48 @@ def n_parameters(rank: int | tuple[int, ...], shape: tuple[int, ...]) -> int:
     return sum(r * size for r, size in zip(ranks, shape, strict=True))
 
 
-def given_refit(
-    base: Candidate, refine: Any, shape: tuple[int, ...], policy: Policy
-) -> Candidate:
-    """Return the candidate that a tuple (kind, *settings) asks for.
-
-    Its settings must be among those that are tuned over.
-    """
+def given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candidate:
+    """Return the candidate that a tuple (kind, *settings) asks for."""
     kind, *settings = tuple(refine) or (None,)
-    largest = {k: policy.largest_rank(k, shape) for k in ("tucker", "cp")}
     common = replace(base, refine=kind)
     match kind, settings:
-        case "reweight", [steps] if steps in policy.steps and len(shape) > 1:
-            return replace(common, steps=steps)
-        case "sparse", [ridge] if ridge in policy.support_ridges:
+        case "reweight", [steps] if _is_count(steps) and len(shape) > 1:
+            return replace(common, steps=int(steps))
+        case "sparse", [ridge] if ridge is None or _is_ridge(ridge):
             return replace(common, lambda_low=0.0, ridge=ridge)
-        case "cp", [rank, ridge] if ridge in policy.ridges:
-            if rank in range(1, largest["cp"] + 1):
-                return replace(common, rank=rank, ridge=ridge)
-        case "tucker", [ranks, ridge] if ridge in policy.ridges:
+        case "cp", [rank, ridge] if _is_ridge(ridge) and _is_count(rank):
+            if rank <= CP.largest_rank(shape):
+                return replace(common, rank=int(rank), ridge=float(ridge))
+        case "tucker", [ranks, ridge] if _is_ridge(ridge):
             if isinstance(ranks, Integral):
                 ranks = equal_ranks(int(ranks), shape)
             ranks = tuple(ranks) if isinstance(ranks, Iterable) else ()
-            if _exist(ranks, shape, largest["tucker"]):
-                return replace(common, rank=tuple(map(int, ranks)), ridge=ridge)
+            if _exist(ranks, shape):
+                return replace(common, rank=tuple(map(int, ranks)), ridge=float(ridge))
     msg = (
         f"refine={refine!r} was given; expected ('tucker', ranks, ridge) with a rank "
-        f"up to {largest['tucker']} for each mode, none above the product of the "
-        f"others, ('cp', rank up to {largest['cp']}, ridge), with a ridge of "
-        f"{policy.ridges}, ('reweight', steps) with one of {policy.steps}, or "
-        f"('sparse', ridge) with one of {policy.support_ridges}."
+        f"for each mode of {shape}, none above the product of the others, "
+        f"('cp', rank, ridge) with a rank up to {CP.largest_rank(shape)}, "
+        "('reweight', steps) for samples of two modes or more, or "
+        "('sparse', ridge or None). Ridges are positive."
     )
     raise ValueError(msg)
 
 
-def _exist(ranks: tuple, shape: tuple[int, ...], largest: int) -> bool:
-    """Say whether there are tensors of these ranks, in the range that is tuned."""
-    if len(ranks) != len(shape) or not all(isinstance(r, Integral) for r in ranks):
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and 1 <= int(value) <= 1000
+
+
+def _is_ridge(value: Any) -> bool:
+    return isinstance(value, Real) and 0 < float(value) < inf
+
+
+def _exist(ranks: tuple, shape: tuple[int, ...]) -> bool:
+    """Say whether there are tensors of these ranks."""
+    if len(ranks) != len(shape) or not all(map(_is_count, ranks)):
         return False
     return all(
-        1 <= rank <= min(size, largest) and rank**2 <= prod(ranks)
+        rank <= size and rank**2 <= prod(ranks)
         for rank, size in zip(ranks, shape, strict=True)
     )
 

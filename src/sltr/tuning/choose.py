@@ -20,6 +20,7 @@ from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.folds import Folds
 from sltr.tuning.held_out import HeldOut, scale_factors
+from sltr.tuning.policy import Policy
 from sltr.tuning.scores import (
     AT_ONCE,
     FixedClassifier,
@@ -128,30 +129,21 @@ def close_to(
 
 
 def agreement_weights(
-    best: int,
-    losses: np.ndarray,
-    weight: np.ndarray,
-    overlap: float,
-    smallest: float,
+    best: int, losses: np.ndarray, weight: np.ndarray, smallest: float
 ) -> np.ndarray:
     """Return how well held-out losses agree with being as good as the best, (G,).
 
     exp(−z²/2), z the mean excess over the best one's losses in standard errors. What
     is at most `smallest` becomes zero, and the rest is rescaled, without a step.
-    Folds that train on the same samples err alike: with `overlap`, the sum over folds
-    of held-out samples per training sample, their mean's variance is 1 + overlap times
-    that of as many independent errors (Nadeau & Bengio 2003).
 
     Examples
     --------
     >>> import numpy as np
     >>> losses = np.array([[1.0, 2.0, 0.0], [1.0, 1.8, 2.1], [1.0, 0.7, 1.0]])
-    >>> weights = agreement_weights(0, losses, np.ones(3), overlap=1.25, smallest=0.1)
-    >>> weights.round(2).tolist()
-    [1.0, 0.56, 1.0]
+    >>> agreement_weights(0, losses, np.ones(3), smallest=0.1).round(2).tolist()
+    [1.0, 0.19, 1.0]
     """
     mean, error = _excess(best, losses, weight)
-    error = error * np.sqrt(1.0 + overlap)
     z = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
     agreement = np.where(mean <= 0, 1.0, np.exp(-0.5 * z**2))
     # Losses that are not finite compare as false, and get no weight.
@@ -172,25 +164,76 @@ def _excess(
     return mean, unit * np.sqrt(share @ ((excess - mean) / unit) ** 2 / count)
 
 
-def weights_by_kind(kinds: Sequence, agreement: np.ndarray) -> np.ndarray:
-    """Return weights that sum to one: by each kind's best agreement, then within it.
+# How a kind counts where samples are few: the power of 1 + prior_samples / n.
+SIMPLICITY = {"pilot": 1, "tucker": -1, "cp": -1, "sparse": -1}
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> weights_by_kind(["a", "a", "b", "b"], np.array([True, True, True, False]))
-    array([0.25, 0.25, 0.5 , 0.  ])
-    >>> weights_by_kind(["a", "a", "b", "b"], np.array([1.0, 0.5, 0.0, 0.5]))
-    array([0.44444444, 0.22222222, 0.        , 0.33333333])
+
+def average_weights(
+    candidates: Sequence[Candidate],
+    scores: np.ndarray,
+    predictions: Sequence[np.ndarray],
+    folds: Folds,
+    policy: Policy,
+) -> np.ndarray:
+    """Return the candidates' shares in the average of `rule="average"`, (G,).
+
+    First the candidates of a kind are averaged, each by how well its losses agree
+    with those of the kind's best, by mean score (G,). Then the means of the kinds are
+    averaged in the same way, where simple kinds count more if samples are few.
+    `predictions` are (n_rows, K, G) for each fold. All weights are zero if no losses
+    are finite.
     """
-    agreement = np.asarray(agreement, dtype=float)
-    weights = np.zeros(len(kinds))
-    for kind in dict.fromkeys(kinds):
-        same = np.array([other == kind for other in kinds])
-        if agreement[same].any():
-            within = agreement[same] / agreement[same].sum()
-            weights[same] = agreement[same].max() * within
-    return weights / weights.sum()
+    weights = np.zeros(len(candidates))
+    losses, weight = _sample_losses(folds, predictions)
+    finite = np.isfinite(losses).all(axis=0)
+    order = [int(g) for g in np.argsort(-scores, kind="stable") if finite[g]]
+    kinds: dict[str, list[int]] = {}
+    for g in order:  # the best kind first, and in each kind its best candidate
+        kinds.setdefault(candidates[g].kind, []).append(g)
+    if not kinds:
+        return weights
+    for same in kinds.values():
+        agreement = agreement_weights(
+            0, losses[:, same], weight, policy.smallest_weight
+        )
+        weights[same] = agreement / agreement.sum()
+    means = [
+        np.stack([values[:, :, same] @ weights[same] for same in kinds.values()], 2)
+        for values in predictions
+    ]
+    losses, weight = _sample_losses(folds, means)
+    share = agreement_weights(0, losses, weight, policy.smallest_weight)
+    base = 1.0 + policy.prior_samples / len(weight)
+    share = share * [base ** SIMPLICITY.get(kind, 0) for kind in kinds]
+    for same, value in zip(kinds.values(), share / share.sum(), strict=True):
+        weights[same] *= value
+    return weights
+
+
+def _sample_losses(
+    folds: Folds, predictions: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return squared errors (n, G) by sample, and the samples' weights.
+
+    The errors of a sample that several folds leave out are averaged: they are not
+    independent.
+    """
+    losses = np.concatenate(
+        [
+            ((values - target[:, :, None]) ** 2).sum(axis=1)
+            for values, target in zip(predictions, folds.targets, strict=True)
+        ]
+    )
+    rows = np.concatenate(folds.rows)
+    kept, first, number, count = np.unique(
+        rows, return_index=True, return_inverse=True, return_counts=True
+    )
+    weight = np.concatenate(folds.weights)[first]
+    if len(kept) == len(rows):
+        return losses[first], weight
+    total = np.zeros((len(kept), losses.shape[1]))
+    np.add.at(total, number, losses)
+    return total / count[:, None], weight
 
 
 RULES = ("average", "vote", "best", "1se")
@@ -264,40 +307,22 @@ def choose(
         complexity=np.array([held.complexity[c] for c in candidates]),
     )
     weights = np.zeros(len(candidates))
-    weights[index] = 1.0
     if rule in ("average", "vote"):
-        losses = [
-            ((values - target[:, :, None]) ** 2).sum(axis=1)
-            for values, target in zip(predictions, folds.targets, strict=True)
-        ]
-        evidence = (np.concatenate(losses), np.concatenate(folds.weights))
-        if rule == "average":
-            agreement = close_to(index, *evidence)
-        else:
-            smallest = task.policy.smallest_weight
-            overlap = _overlap(task, folds)
-            agreement = agreement_weights(index, *evidence, overlap, smallest)
-        if agreement.any():  # else no errors are finite
-            weights = weights_by_kind([c.refine for c in candidates], agreement)
+        mean = np.nan_to_num(scores.mean(axis=0), nan=-np.inf)
+        weights = average_weights(candidates, mean, predictions, folds, task.policy)
+    if not weights.any():  # one candidate is asked for, or no errors are finite
+        weights[index] = 1.0
     order = [index, *(g for g in np.flatnonzero(weights).tolist() if g != index)]
     members = [_member(held, candidates[g], float(weights[g])) for g in order]
     return Choice(index, members, weights, scores, _mean_predictions(held, members))
 
 
 def _compared(held: HeldOut, f: int) -> np.ndarray:
-    """Return all candidates' predictions of one fold, (n_rows, K, G).
-
-    Factors of scaled candidates are fitted on the other folds.
-    """
-    folds = held.folds
-    others = [g for g in range(len(folds.rows)) if g != f] or [f]
-    columns = []
-    for candidate, values in held.predictions.items():
-        factor: np.ndarray | float = 1.0
-        if candidate.refine == "scale":
-            parts = (values, folds.targets, folds.weights)
-            factor = scale_factors(*([part[g] for g in others] for part in parts))
-        columns.append(factor * values[f])
+    """Return all candidates' predictions of one fold, (n_rows, K, G)."""
+    columns = [
+        held.factor(candidate, f) * values[f]
+        for candidate, values in held.predictions.items()
+    ]
     return np.stack(columns, axis=2)
 
 
@@ -310,29 +335,19 @@ def _member(held: HeldOut, candidate: Candidate, weight: float) -> Member:
 
 
 def _mean_predictions(held: HeldOut, members: Sequence[Member]) -> list[np.ndarray]:
-    """Return the weighted mean of the members' predictions, with the mean response.
-
-    Factors of scaled members are those of the final fit, from all folds.
-    """
+    """Return the weighted mean of the members' predictions, with the mean response."""
     folds = held.folds
     means = [
         np.zeros_like(target) + mean
         for target, mean in zip(folds.targets, folds.y_mean, strict=True)
     ]
     for member in members:
-        factor = member.weight * (1.0 if member.scale is None else member.scale)
         values = held.predictions[member.candidate]
-        means = [mean + factor * part for mean, part in zip(means, values, strict=True)]
+        means = [
+            mean + member.weight * held.factor(member.candidate, f) * values[f]
+            for f, mean in enumerate(means)
+        ]
     return means
-
-
-def _overlap(task: Task, folds: Folds) -> float:
-    """Return the sum over folds of held-out samples per training sample."""
-    weight, training = to_numpy(task.samples.weight), to_numpy(folds.training)
-    return sum(
-        held.sum() / weight[inside].sum()
-        for held, inside in zip(folds.weights, training, strict=True)
-    )
 
 
 def null_scores(

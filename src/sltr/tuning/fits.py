@@ -145,8 +145,12 @@ def lasso_fits(
             yield candidate, xp.reshape(xp.stack(coefs, axis=0), shape)
 
 
-def reweighted_fits(task: Task, training: Array, estimates: Array) -> dict[int, Array]:
+def reweighted_fits(
+    task: Task, training: Array, estimates: Array, more: Sequence[int] = ()
+) -> dict[int, Array]:
     """Return coefficients (S, K, p1, …, pM) by the number of reweighting steps.
+
+    The steps are those that are tuned over, and `more`.
 
     Vectors have no modes to weigh against each other, so there are none for them.
     """
@@ -157,7 +161,7 @@ def reweighted_fits(task: Task, training: Array, estimates: Array) -> dict[int, 
         task.samples.flat,
         _items(task, training),
         xp.reshape(estimates, (-1, *task.samples.shape)),
-        steps=policy.steps,
+        steps=sorted({*policy.steps, *more}),
         tol=policy.reweight_tol,
     )
     return {step: xp.reshape(coef, estimates.shape) for step, coef in steps}
@@ -170,20 +174,22 @@ class LowRankStart:
     problem: Sweeps
     seeds: list[Array]  # (S·K, p1, …, pM) each
 
-    def first_step(self, kind: str, task: Task) -> CPStep | TuckerStep:
-        """Return the refit of rank one under the first ridge."""
-        largest = task.policy.largest_rank(kind, task.samples.shape)
+    def first_step(self, kind: str, largest: int) -> CPStep | TuckerStep:
+        """Return the refit of rank one; ranks rise to the `largest`."""
         step = CPStep if kind == "cp" else TuckerStep
         return step.first(self.problem, self.seeds, largest)
 
-    def tucker_step(self, rank: tuple[int, ...], task: Task) -> TuckerStep:
+    def tucker_step(self, rank: tuple[int, ...]) -> TuckerStep:
         """Return the refit of one Tucker rank under the first ridge."""
-        largest = task.policy.largest_rank("tucker", task.samples.shape)
-        return TuckerStep.of_rank(self.problem, self.seeds, largest, rank)
+        return TuckerStep.of_rank(self.problem, self.seeds, max(rank), rank)
 
 
 def low_rank_start(
-    task: Task, training: Array, estimates: Array, steps: Mapping[int, Array]
+    task: Task,
+    training: Array,
+    estimates: Array,
+    steps: Mapping[int, Array],
+    more_ridges: Sequence[float] = (),
 ) -> LowRankStart:
     """Prepare low-rank refits from estimates (S, K, p1, …, pM), and these reweighted.
 
@@ -202,7 +208,7 @@ def low_rank_start(
         unfoldings(task.samples.X),
         items,
         variance,
-        policy.ridges,
+        tuple(dict.fromkeys([*policy.ridges, *more_ridges])),
         policy.sweeps,
         policy.starting_sweeps,
     )
@@ -228,12 +234,14 @@ def refit_coefs(
     started = [c for c in candidates if c.has_start]
     if started and estimates is not None:
         estimates = xp.astype(estimates, task.Y.dtype)
-        steps = reweighted_fits(task, training, estimates)
+        more = [c.steps for c in started if c.steps]
+        steps = reweighted_fits(task, training, estimates, more)
         coefs |= {c: steps[c.steps] for c in started if c.refine == "reweight"}
         low_rank = [c for c in started if c.refine != "reweight"]
         if low_rank:
-            start = low_rank_start(task, training, estimates, steps)
-            for candidate, coef in _given_low_rank(task, start, low_rank):
+            ridges = [c.ridge for c in low_rank if c.ridge is not None]
+            start = low_rank_start(task, training, estimates, steps, ridges)
+            for candidate, coef in _given_low_rank(start, low_rank):
                 coefs[candidate] = xp.reshape(coef, estimates.shape)
     return {c: xp.astype(coef, dtype) for c, coef in coefs.items()}
 
@@ -256,7 +264,7 @@ def _given_lasso(
 
 
 def _given_low_rank(
-    task: Task, start: LowRankStart, candidates: Sequence[Candidate]
+    start: LowRankStart, candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, Array]]:
     """Yield given low-rank refits (S·K, p1, …, pM).
 
@@ -265,19 +273,19 @@ def _given_low_rank(
     cp = {(c.rank, c.ridge): c for c in candidates if c.refine == "cp"}
     tucker = {(c.rank, c.ridge): c for c in candidates if c.refine == "tucker"}
     ranks = dict.fromkeys(rank for rank, _ in tucker if isinstance(rank, tuple))
-    steps: Iterable = (start.tucker_step(rank, task) for rank in ranks)
+    steps: Iterable = (start.tucker_step(rank) for rank in ranks)
     for step in map(TuckerStep.with_lower_ridges, steps):
         for swept in step.swept:
             if (step.rank, swept.ridge) in tucker:
                 yield tucker[step.rank, swept.ridge], swept.coef()
-    step = start.first_step("cp", task) if cp else None
+    largest = max((int(rank) for rank, _ in cp if isinstance(rank, int)), default=0)
+    step = start.first_step("cp", largest) if cp else None
     while step is not None:
         step = step.with_lower_ridges()
         for swept in step.swept:
             if (step.rank, swept.ridge) in cp:
                 yield cp[step.rank, swept.ridge], swept.coef()
-        last = step.rank >= max(rank for rank, _ in cp)
-        step = None if last else step.next_rank()
+        step = step.next_rank()
 
 
 def _items(task: Task, training: Array) -> Subsets:

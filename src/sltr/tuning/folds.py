@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import (
     GroupKFold,
+    KFold,
     StratifiedGroupKFold,
+    StratifiedKFold,
     check_cv,
 )
 
@@ -27,12 +29,15 @@ def splits(
 ) -> list[Split]:
     """Return the folds as pairs of row numbers: to train on, and held out.
 
-    `cv` is a number, a scikit-learn splitter or an iterable of pairs; for a
-    `classifier`, a number means stratified folds.
+    `cv` is a number, a scikit-learn splitter or an iterable of pairs. A number means
+    shuffled folds, always the same ones; stratified for a `classifier`.
     """
     splitter = check_cv(
         _possible(cv, y) if classifier else cv, y, classifier=classifier
     )
+    if isinstance(splitter, KFold | StratifiedKFold) and not hasattr(cv, "split"):
+        # Samples are often sorted: neighbours would make folds unlike each other.
+        splitter = type(splitter)(splitter.n_splits, shuffle=True, random_state=0)
     # Splitters look at X only for its length; y stands in for it.
     found = splitter.split(np.zeros((len(y), 1)), y, groups)
     folds = [(_rows(train), _rows(test)) for train, test in found]

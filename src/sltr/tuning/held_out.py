@@ -7,8 +7,8 @@ one pass over X predicts for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -44,6 +44,12 @@ class HeldOut:
     folds: Folds
     predictions: dict[Candidate, list[np.ndarray]]
     complexity: dict[Candidate, float]  # the mean over folds
+    # Of scaled candidates, for each fold, (K,); fitted without the rows it holds out.
+    factors: dict[Candidate, list[np.ndarray]] = field(default_factory=dict)
+
+    def factor(self, candidate: Candidate, f: int) -> np.ndarray | float:
+        """Return what to multiply a candidate's predictions of fold f by."""
+        return self.factors[candidate][f] if candidate in self.factors else 1.0
 
     def with_rows(self, rows: Iterable[Row], grid: Grid | None = None) -> HeldOut:
         """Return the table with more candidates, those of a `grid` in its order.
@@ -67,10 +73,15 @@ class HeldOut:
         losses = {c: self.folds.losses(p) for c, p in self.predictions.items()}
         return {c: values for c, values in losses.items() if np.isfinite(values).all()}
 
-    def refined(self, refinements: Sequence[str | None]) -> HeldOut:
+    def refined(
+        self,
+        refinements: Sequence[str | None],
+        factors: Sequence[Mapping[Candidate, np.ndarray]] = (),
+    ) -> HeldOut:
         """Return the table of what was asked for: scaled estimates join at the end.
 
-        They have the plain estimates' predictions, which are scaled when compared.
+        They have the plain estimates' predictions, which are multiplied by each fold's
+        `factors` when compared.
         """
         plain = [c for c in self.predictions if c.refine is None]
         scaled = {replace(c, refine="scale"): c for c in plain}
@@ -83,6 +94,11 @@ class HeldOut:
             self.folds,
             {c: self.predictions[source] for c, source in sources.items()},
             {c: self.complexity[source] for c, source in sources.items()},
+            {
+                c: [by_candidate[source] for by_candidate in factors]
+                for c, source in scaled.items()
+                if c in sources and factors
+            },
         )
 
 

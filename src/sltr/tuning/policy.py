@@ -45,7 +45,7 @@ class Policy:
     reweight_tol: float = 4e-2
     # Low-rank refits: ridges relative to the features' mean energy, sweeps under
     # each, and how many of the first ones all starts get.
-    ridges: tuple[float, ...] = (0.3, 0.1, 0.03)
+    ridges: tuple[float, ...] = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
     sweeps: int = 4
     starting_sweeps: int = 3
     # Ranks rise up to these, until so many in a row gain nothing: a Tucker rank of
@@ -59,8 +59,11 @@ class Policy:
     worse_by: float = 2.0
     # Folds that choose the refit of a single fit.
     inner_folds: int = 5
-    # Under `rule="vote"` smaller weights would cost a refit and change little.
+    # Under `rule="average"` smaller weights would cost a refit and change little.
     smallest_weight: float = 0.1
+    # Few samples tell kinds of candidates apart badly. With n samples the pilot counts
+    # 1 + prior_samples / n times, and low-rank or sparse refits as many times less.
+    prior_samples: float = 40.0
 
     # Parts of the memory limit for samples that are left in place, as divisors: for
     # pilots, coefficients that wait for a pass, a chunk of solutions, solver states.

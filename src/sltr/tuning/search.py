@@ -38,6 +38,7 @@ from sltr.tuning.held_out import (
     coef_rows,
     memory_parts,
     memory_rows,
+    scale_factors,
     stored_rows,
 )
 from sltr.tuning.task import Pilots, Task, ridge_pilots
@@ -53,18 +54,23 @@ def search(
     *,
     n_jobs: int | None = None,
     progress: Progress | None = None,
+    compared: bool = True,
 ) -> HeldOut:
     """Fit candidates on the folds and predict the rows left out.
+
+    Factors of scaled candidates are only needed where these are `compared`.
 
     The paper's grid and the Lasso come first, side by side; then refits of the
     grid's estimates; then smaller Lasso thresholds, while the smallest is best.
     """
-    task = task if grid.tight else task.with_loose_gap()
+    task = task.with_loose_gap()
+    scaled = compared and "scale" in grid.refinements
+    factors = fold_factors(task, folds, grid, n_jobs) if scaled else []
     held = HeldOut(folds, {}, {})
     if is_lazy(task.samples.X):
         rows = stored_rows(task, folds, grid, n_jobs, progress)
         held = held.with_rows(rows, grid)
-        return held.refined(grid.refinements)
+        return held.refined(grid.refinements, factors)
     pilots = ridge_pilots(task, folds.training, grid.epsilons)
     kinds = set(grid.refinements)
     started = bool(kinds & {"reweight", "tucker", "cp"})
@@ -101,7 +107,37 @@ def search(
             "refinement, such as None."
         )
         raise ValueError(msg)
-    return held.refined(grid.refinements)
+    return held.refined(grid.refinements, factors)
+
+
+def fold_factors(
+    task: Task, folds: Folds, grid: Grid, n_jobs: int | None
+) -> list[dict[Candidate, np.ndarray]]:
+    """Return each fold's factors of the grid's estimates, by candidate.
+
+    They are fitted inside the training samples of a fold, as a fit to these alone would
+    do it: to predictions of the other folds, whose models know the fold's own rows, the
+    fold's score would be too good.
+    """
+    plain = replace(grid, refinements=[None])
+    found = []
+    for subset in to_numpy(folds.training):
+        inner = _inner_folds(task, np.flatnonzero(subset))
+        held = search(task, inner, plain, n_jobs=n_jobs)
+        found.append(
+            {
+                candidate: scale_factors(values, inner.targets, inner.weights)
+                for candidate, values in held.predictions.items()
+            }
+        )
+    return found
+
+
+def _inner_folds(task: Task, rows: np.ndarray) -> Folds:
+    """Return folds of some rows: every fifth, say, is left out together."""
+    n_folds = min(task.policy.inner_folds, len(rows))
+    held = [rows[f::n_folds] for f in range(n_folds)]
+    return Folds.of(task, [(np.setdiff1d(rows, some), some) for some in held])
 
 
 def choose_refit(
@@ -109,21 +145,18 @@ def choose_refit(
 ) -> Member:
     """Return the refined candidate, with its factors if it is scaled.
 
-    What is not given is chosen by folds: by default runs of the task's samples.
+    What is not given is chosen by folds: by default every fifth sample is left out.
     """
     if refine is None:
         return Member(base)
     if isinstance(refine, tuple | list) and len(refine) == 1:
         return choose_refit(task, base, refine[0], folds)
     if isinstance(refine, tuple | list):
-        return Member(given_refit(base, refine, task.samples.shape, task.policy))
+        return Member(given_refit(base, refine, task.samples.shape))
     [kind] = check_refinements(refine)
     if folds is None:
-        everyone = np.arange(task.samples.weight.shape[0])
-        n_folds = min(task.policy.inner_folds, len(everyone))
-        runs = np.array_split(everyone, n_folds)
-        folds = Folds.of(task, [(np.setdiff1d(everyone, run), run) for run in runs])
-    held = search(task, folds, grid_about(base, kind))
+        folds = _inner_folds(task, np.arange(task.samples.weight.shape[0]))
+    held = search(task, folds, grid_about(base, kind), compared=False)
     return choose(task, held, scoring=None).members[0]
 
 
@@ -225,7 +258,8 @@ def _low_rank_rows(
     baseline = null if baseline is None else baseline
     best, best_first, n_idle = null, null, 0
     rows: list[Row] = []
-    step: CPStep | TuckerStep | None = start.first_step(kind, task)
+    largest = policy.largest_rank(kind, shape)
+    step: CPStep | TuckerStep | None = start.first_step(kind, largest)
     while step is not None:
         first = folds.losses(_fold_predictions(folds, step.swept[0].fitted))
         if not _is_better(folds, best_first, first, errors=policy.worse_by):
