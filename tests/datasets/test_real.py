@@ -95,7 +95,15 @@ def test_unknown_set_and_absent_package_are_named(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "shape", "n_folds"),
     [
-        ("sugar", (268, 53, 7), 5),
+        ("sugar", (268, 53, 7), 10),
+        ("battery", (123, 100, 99), 10),
+        ("ifnb", (53, 7, 76), 10),
+        ("dryer", (59, 11, 325), 10),
+        ("antibodies", (181, 22, 41), 10),
+        ("gases", (147, 36, 3, 2), 10),
+        ("dorrit", (27, 55, 24), 10),
+        ("pines_2_3", (600, 7, 7, 40), 10),
+        ("covid", (270, 6, 11), 10),
         ("eeg", (61, 64, 64), 20),
         ("haxby_slice", (216, 40, 20), 4),
         ("haxby_blocks", (24, 9, 40, 20), 4),

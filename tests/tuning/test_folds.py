@@ -5,14 +5,17 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sltr.tuning.folds import splits, weighted_splits, whole_groups
 
 
-def test_folds_are_scikit_learns(rng):
+def test_folds_are_scikit_learns_shuffled(rng):
     y = rng.normal(size=12)
     for (_, ours), (_, theirs) in zip(
-        splits(3, y), KFold(3).split(y[:, None]), strict=True
+        splits(3, y),
+        KFold(3, shuffle=True, random_state=0).split(y[:, None]),
+        strict=True,
     ):
         assert np.array_equal(ours, theirs)
     labels = np.array([0, 1] * 6)
-    stratified = StratifiedKFold(3).split(labels[:, None], labels)
+    shuffled = StratifiedKFold(3, shuffle=True, random_state=0)
+    stratified = shuffled.split(labels[:, None], labels)
     for (_, ours), (_, theirs) in zip(
         splits(3, labels, classifier=True), stratified, strict=True
     ):

@@ -335,7 +335,7 @@ def _antibodies(arrays: Bunch, target: str | None) -> Bunch:
 def _gases(arrays: Bunch, _choice: Any) -> Bunch:
     return as_task(
         arrays.X,
-        arrays.y,
+        arrays.y - 1,
         cv=_repeated(labels=True),
         target_names=[str(gas) for gas in np.unique(arrays.y)],
         description="A colour sensor array, dye × colour × dose; 21 gases.",

@@ -348,9 +348,8 @@ class SLTRClassifierCV(CalibratedLabels, _SLTRCV):
 solver, fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, \
 max_iter, n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressorCV`; an integer `cv` means stratified folds.
-    rule : {"vote", "average", "best", "1se"}
-        As for `SLTRRegressorCV`, but "vote" is the default: squared errors of labels
-        are noisy, and many candidates rank samples better than a few.
+    rule : {"average", "vote", "best", "1se"}
+        As for `SLTRRegressorCV`.
     scoring : str or callable, optional
         As in scikit-learn; by default R² of the class indicators, which is finer
         than accuracy where samples are few.
@@ -386,7 +385,7 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
         cv: Any = 5,
         scoring: str | Callable | None = None,
-        rule: str = "vote",
+        rule: str = "average",
         radius: str = "relative",
         coupling: str = "average",
         weights: str | tuple[float, float] = "unit",

@@ -103,13 +103,11 @@ _NAMES = {
     "sparse": "sparse refit",
 }
 _SEVERAL = {
-    "average": "the mean of the {n} candidates whose held-out squared errors are "
-    "within one standard error of the best one's, with one vote for each kind of "
-    "refinement",
-    "vote": "the mean of {n} candidates, weighted by votes that fall as exp(−z²/2), z "
-    "the excess of held-out squared errors over the best one's in standard errors "
-    "corrected for overlapping training sets \\cite{{nadeau2003inference}}; small "
-    "votes are dropped, and a kind of refinement has the vote of its best candidate",
+    rule: "the mean of {n} candidates, weighted by exp(−z²/2), z the excess of held-out "
+    "squared errors over the best one's in standard errors: within each kind of "
+    "candidate, then between kinds, of which simple ones count more where samples are "
+    "few; small weights are dropped"
+    for rule in ("average", "vote")
 }
 _SINGLE = {
     "1se": "that of the candidate of fewest free parameters within one standard error "
@@ -137,12 +135,6 @@ class Answer:
     def best_name(self) -> str:
         """What the best candidate is."""
         return _NAMES[self.best]
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Keys of what the rule goes back to."""
-        voted = self.rule == "vote" and self.n_used > 1
-        return ("nadeau2003inference",) if voted else ()
 
 
 def answer_of(model: Any) -> Answer | None:

@@ -58,7 +58,7 @@ def _simulated(options: Options, repetition: int, seed: int) -> Trial:
 
 def _real(options: Options, repetition: int, seed: int) -> Trial:
     """Take the fold `repetition` of a set of `load_real`."""
-    given = {name: options.get(name) for name in ("classes", "folder")}
+    given = {name: options.get(name) for name in ("classes", "target", "folder")}
     return _fold(load_real(options["name"], **given), repetition)
 
 

@@ -453,7 +453,17 @@ def fitted_coef(model: Any) -> np.ndarray | None:
 
 def _relative_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
     """Mean squared error over that of the training mean: the null model has 1."""
-    return SCORES["mse"](model, X, y) / float(np.mean((y - np.mean(trial.y)) ** 2))
+    return SCORES["mse"](model, X, y) / _null_mse(model, X, y, trial)
+
+
+def _null_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
+    """Mean squared error of the training mean."""
+    return float(np.mean((y - np.mean(trial.y)) ** 2))
+
+
+def _test_share(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
+    """Samples tested on for each one trained on, which overlapping folds' errors need."""
+    return len(y) / len(trial.y)
 
 
 def _released_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
@@ -513,6 +523,8 @@ def _theorem_radii(pilot: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
 METRICS: dict[str, Metric] = {
     **{name: _of_samples(score) for name, score in SCORES.items()},
     "relative_mse": _relative_mse,
+    "null_mse": _null_mse,
+    "test_share": _test_share,
     "released_mse": _released_mse,
     "estimation_error": _of_truth(estimation_error),
     "support_f1": _of_truth(support_f1),

@@ -203,7 +203,7 @@ def average_weights(
     ]
     losses, weight = _sample_losses(folds, means)
     share = agreement_weights(0, losses, weight, policy.smallest_weight)
-    base = 1.0 + policy.prior_samples / len(weight)
+    base = 1.0 + policy.prior_samples / np.maximum(weight, 1.0).sum()
     share = share * [base ** SIMPLICITY.get(kind, 0) for kind in kinds]
     for same, value in zip(kinds.values(), share / share.sum(), strict=True):
         weights[same] *= value
