@@ -280,7 +280,7 @@ def real_table(rows: list[dict]) -> str:
         listed = ", ".join(f"{n} {np.mean(v):+.4f}" for n, v in by_name.items() if v)
         lines += [
             "",
-            f"{kind}, {len(by_name['best peer'])} sets. Mean regret of SLTR to {listed}.",
+            f"{kind}, {len(gains[kind])} sets. Mean regret of SLTR to {listed}.",
             f"Worse than ridge by more than one error: {', '.join(worse) or 'none'}. "
             f"Better by two: {', '.join(better) or 'none'}.",
         ]

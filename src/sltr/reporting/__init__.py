@@ -162,7 +162,7 @@ def report(
         facts=facts,
         method_name=method_name(class_name),
         method=method_text(facts),
-        references=bibtex(class_name, *(answer.references if answer else ())),
+        references=bibtex(class_name),
         averaged=kinds_text(answer) if answer and answer.n_used > 1 else "",
         params=final.get_params(deep=False),
         scores=outcome.scores,

@@ -103,10 +103,10 @@ _NAMES = {
     "sparse": "sparse refit",
 }
 _SEVERAL = {
-    rule: "the mean of {n} candidates, weighted by exp(−z²/2), z the excess of held-out "
-    "squared errors over the best one's in standard errors: within each kind of "
-    "candidate, then between kinds, of which simple ones count more where samples are "
-    "few; small weights are dropped"
+    rule: "the mean of {n} candidates, weighted by exp(−z²/2), z the excess of "
+    "held-out squared errors over the best one's in standard errors: within each kind "
+    "of candidate, then between kinds, of which simple ones count more where samples "
+    "are few; small weights are dropped"
     for rule in ("average", "vote")
 }
 _SINGLE = {

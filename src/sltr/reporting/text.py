@@ -46,9 +46,9 @@ def method_name(class_name: str) -> str:
     return name_and_keys(class_name)[0]
 
 
-def bibtex(class_name: str, *more: str) -> str:
-    """Return the references of a method, and those of more keys, as BibTeX."""
-    keys = [*name_and_keys(class_name)[1], *more, "pedregosa2011scikit"]
+def bibtex(class_name: str) -> str:
+    """Return the references of a method as BibTeX."""
+    keys = [*name_and_keys(class_name)[1], "pedregosa2011scikit"]
     return "\n\n".join(references()[key] for key in keys)
 
 

@@ -462,7 +462,7 @@ def _null_mse(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
 
 
 def _test_share(model: Any, X: np.ndarray, y: np.ndarray, trial: Trial) -> float:
-    """Samples tested on for each one trained on, which overlapping folds' errors need."""
+    """Return the samples tested on for each one trained on."""
     return len(y) / len(trial.y)
 
 
