@@ -35,7 +35,8 @@ from sltr.core.tensor import fold, unfold
 
 # ρ: over-relaxation converges for any value below 2, best for about 1.6.
 RELAX = 1.6
-ADAPT_EVERY, ADAPT_UNTIL = 5, 100
+# Longer adaptation ends with steps out of balance where the short side is large.
+ADAPT_EVERY, ADAPT_UNTIL = 5, 50
 # Adapted steps, frozen by then, can be bad: what takes longer begins from scratch.
 RESTART_AFTER = 300
 # Copies may cease to agree better because of rounding while the gap is closed.
