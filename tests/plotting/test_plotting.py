@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
-from sltr import plotting, sltr_path
+from sltr import SLTRRegressor, plotting, sltr_path
 from sltr.plotting.modes import Modes
 from sltr.plotting.structure import mode_weights
 from sltr.plotting.tuning import chosen_candidate, cv_surface
@@ -578,3 +578,23 @@ def test_every_plot_is_in_the_reference():
 def test_modes_are_found_by_name_and_number():
     modes = Modes.of((3, 4), ("a", "b"))
     assert [modes.index(m) for m in ("a", "b", 0, -1)] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("coupling", ["average", "joint"])
+def test_the_gap_of_a_model_falls_to_its_own(rng, coupling):
+    X = rng.standard_normal((40, 6, 5, 4))
+    settings = {"lambda_sparse": 0.3, "lambda_low": 0.2, "coupling": coupling}
+    model = SLTRRegressor(**settings, tol=1e-6).fit(X, X[:, 0, 0, 0])
+    assert model.n_iter_ > 10
+    line = plotting.plot_convergence(model).lines[0]
+    iterations, gaps = line.get_xdata(), line.get_ydata()
+    assert len(iterations) >= 5
+    assert iterations[-1] == model.n_iter_
+    assert gaps[-1] == pytest.approx(model.dual_gap_, rel=1e-3)
+    assert gaps[0] > 10 * gaps[-1]
+
+
+def test_a_path_has_enough_points_for_a_line(rng):
+    X = rng.standard_normal((40, 5, 4))
+    fig = plotting.plot_path(sltr_path(X, X[:, 0, 0], epsilons=[1.0]))
+    assert fig.axes[0].lines[0].get_xdata().size >= 10

@@ -22,6 +22,9 @@ from sltr.tuning.final import intercepts
 from sltr.tuning.fits import plain_fits
 from sltr.tuning.task import prepare, ridge_pilots
 
+# Enough points along one radius for a line.
+PATH = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
 
 @dataclass(frozen=True, eq=False)
 class SLTRPath:
@@ -54,7 +57,7 @@ def sltr_path(
     y: Any,
     *,
     epsilons: str | Sequence[float] = "loo",
-    lambdas_sparse: str | Sequence[float] = LAMBDAS,
+    lambdas_sparse: str | Sequence[float] = PATH,
     lambdas_low: str | Sequence[float] = LAMBDAS,
     radius: str = "relative",
     coupling: str = "average",
@@ -78,7 +81,8 @@ def sltr_path(
     X : array of shape (n, p1, …, pM)
     y : array of shape (n,)
     epsilons, lambdas_sparse, lambdas_low
-        The grid, given as to `SLTRRegressorCV`.
+        The grid, given as to `SLTRRegressorCV`; by default with more values of
+        `lambdas_sparse`, enough for `plot_path`.
     radius, coupling, weights, solver, fit_intercept, tol, max_iter
         As for `SLTRRegressor`.
     sample_weight : array of shape (n,), optional

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
+from sltr.core.estimate import Settings, absolute_radii, estimate_path
 from sltr.plotting.style import COLOURS, new_axes, tidy
 
 # What fitted models call the measures they keep.
@@ -58,10 +59,46 @@ def certified_value(model: Any) -> tuple[float, str] | None:
     return None
 
 
+def gap_history(model: Any, n_points: int = 20) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return iterations and the gaps after them, of the problem about a model's pilot.
+
+    The problem is solved again with growing budgets, since models keep only their last
+    gap. None if the model has no such problem, or one that a closed form or a map in
+    front of the samples changes.
+    """
+    # Of a mask and a unit None is none, of smooth modes an empty mapping.
+    mapped = getattr(model, "mask_", None) is not None or any(
+        getattr(model, name, None) for name in ("smooth_", "standardize_")
+    )
+    n_iter = int(np.max(np.asarray(getattr(model, "n_iter_", 1))))
+    if not hasattr(model, "pilot_") or mapped or n_iter < 3:
+        return None
+    pilot = np.asarray(to_numpy(model.pilot_))
+    single = pilot.ndim == len(model.shape_in_)
+    pilots = pilot[None] if single else pilot
+    sparse, low = (
+        np.array([float(getattr(model, f"{name}_", getattr(model, name, 0.0)))])
+        for name in ("lambda_sparse", "lambda_low")
+    )
+    radii = absolute_radii(pilots, sparse, low, model.radius)
+    budgets = np.unique(np.geomspace(1, n_iter, n_points).round().astype(int))
+    gaps = []
+    for budget in budgets.tolist():
+        settings = Settings(
+            model.coupling, model.weights, model.solver, model.tol, budget, None
+        )
+        ((_, solved),) = estimate_path(pilots, *radii, settings)
+        gaps.append(float(np.max(solved.gap)))
+    return budgets, np.array(gaps)
+
+
 def plot_convergence(
     model: Any, *, tol: float | None = None, name: str | None = None, ax: Any = None
 ) -> Any:
     """Draw the measure a solver stops on against its iterations.
+
+    Of an SLTR model this is the duality gap of the problem about its pilot, which is
+    solved again with growing budgets.
 
     Parameters
     ----------
@@ -84,6 +121,9 @@ def plot_convergence(
     'log'
     """
     iterations, values, measure = convergence_history(model)
+    again = gap_history(model) if values.size == 1 else None
+    if again is not None:
+        iterations, values = again
     if tol is None and "lowest" not in measure:
         tol = getattr(model, "tol", None)
     ax = tidy(new_axes(ax))
