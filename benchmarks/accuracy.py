@@ -289,7 +289,8 @@ def real_table(rows: list[dict]) -> str:
 
 def _fold_scores(rows: list[dict]) -> np.ndarray:
     """Return AUROC by fold, or by fold 1 − J·loss / Σ losses of the training means."""
-    metrics = [row["metrics"] for row in rows]
+    ordered = sorted(rows, key=lambda row: row["repetition"])  # paired over folds
+    metrics = [row["metrics"] for row in ordered]
     if "auroc" in metrics[0]:
         return np.array([m["auroc"] for m in metrics])
     null = np.mean([m["null_mse"] for m in metrics])
