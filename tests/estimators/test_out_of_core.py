@@ -22,6 +22,7 @@ from sltr import (
 from sltr.estimators.base import SLTRBase
 from sltr.samples.budget import Budget
 from sltr.tuning import held_out
+from sltr.tuning.candidates import DEFAULT_REFINEMENTS
 from sltr.tuning.policy import DEFAULT
 
 zarr = pytest.importorskip("zarr")
@@ -137,6 +138,54 @@ def test_processes_find_the_same(rng):
     alone = SLTRRegressorCV(**options).fit(as_zarr(X), y)
     both = SLTRRegressorCV(n_jobs=2, **options).fit(as_zarr(X), y)
     same(both.coef_, alone.coef_, 1e-12)
+
+
+def test_processes_get_no_more_than_the_memory_limit(rng, monkeypatch):
+    """A process hands over all solutions of its part, which wait in memory."""
+    X, y = drawn(rng, SIZES[0])
+    at_once = []
+
+    class Counted(held_out.Parallel):
+        def __call__(self, work):
+            work = list(work)
+            at_once.append(len(work))
+            return super().__call__(work)
+
+    monkeypatch.setattr(held_out, "Parallel", Counted)
+    options = {**SMALL_GRID, "cv": 6, "n_jobs": 4, "memory_limit": "1MB"}
+    options["refine"] = None
+    found = {}
+    # A part takes 109 kB: the states of two solvers, and their solutions twice.
+    for share in (1, 4, 20):
+        policy = replace(SLTRBase._policy, state_share=share, pilot_share=1)
+        monkeypatch.setattr(SLTRBase, "_policy", policy)
+        model = SLTRRegressorCV(**options, epsilons=(1.0, 1.001)).fit(as_zarr(X), y)
+        found[share] = model.coef_, list(at_once)
+        at_once.clear()
+    assert found[1][1] == [4, 2]
+    assert found[4][1] == [2, 2, 2]
+    assert found[20][1] == []
+    same(found[4][0], found[1][0])
+    same(found[20][0], found[1][0], 1e-3)
+
+
+@pytest.mark.parametrize("pilot_share", [1, 150, 10**6])
+def test_groups_ask_for_larger_penalties_as_in_memory(rng, monkeypatch, pilot_share):
+    """Samples of one group resemble each other: leaving one out is too easy."""
+    X, y = drawn(rng, (36, (6, 5, 4)))
+    X, y = np.repeat(X[:9], 4, axis=0) + 0.05 * X, np.repeat(y[:9], 4)
+    groups = np.repeat(np.arange(9), 4)
+    policy = replace(SLTRBase._policy, pilot_share=pilot_share)
+    monkeypatch.setattr(SLTRBase, "_policy", policy)
+    options = {**SMALL_GRID, "refine": None, "cv": 3}
+    here = SLTRRegressorCV(**options).fit(X, y, groups=groups)
+    there = SLTRRegressorCV(memory_limit="1MB", **options)
+    there.fit(as_zarr(X), y, groups=groups)
+    alone = SLTRRegressorCV(**options).fit(X, y)
+    tried = [set(m.cv_results_["param_epsilon"].tolist()) for m in (here, alone)]
+    assert max(tried[0]) > 5 * max(tried[1])
+    same(there.cv_results_["param_epsilon"], here.cv_results_["param_epsilon"], 1e-6)
+    same(there.coef_, here.coef_, 1e-6)
 
 
 def test_close_penalties_stay_together_as_far_as_memory_allows(rng):
@@ -355,7 +404,11 @@ def test_models_are_saved_with_their_limit(rng, tmp_path):
 def test_the_default_says_which_refits_it_leaves_out(rng):
     X, y = drawn(rng, SIZES[0])
     with pytest.warns(UserWarning, match="refits"):
-        SLTRRegressorCV(**SMALL_GRID, cv=3).fit(as_zarr(X), y)
+        left_out = SLTRRegressorCV(**SMALL_GRID, cv=3).fit(as_zarr(X), y)
+    # Who names them all, in whatever order, asks for the same.
+    given = SLTRRegressorCV(**SMALL_GRID, cv=3, refine=list(DEFAULT_REFINEMENTS[::-1]))
+    with pytest.warns(UserWarning, match="refits"):
+        same(given.fit(as_zarr(X), y).coef_, left_out.coef_)
 
 
 def test_a_memory_limit_changes_nothing_for_samples_in_memory(rng):

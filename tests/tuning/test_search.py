@@ -5,6 +5,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 from sltr.estimators.sltr import SLTRRegressor
@@ -14,7 +15,7 @@ from sltr.tuning import fits as refits
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import low_rank_start
 from sltr.tuning.folds import Folds
-from sltr.tuning.held_out import HeldOut
+from sltr.tuning.held_out import HeldOut, memory_parts
 from sltr.tuning.policy import DEFAULT
 from sltr.tuning.search import _low_rank_rows
 from sltr.tuning.task import ridge_pilots
@@ -41,6 +42,17 @@ def search(X, y, kind, baseline=None, policy=DEFAULT):
     Returns the null model's held-out losses, and each candidate's in the order of
     trial.
     """
+    folds, rows = _searched(X, y, kind, baseline, policy)
+    losses = HeldOut(folds, {}, {}).with_rows(rows).losses
+    return folds.losses([0.0] * 3), losses
+
+
+def search_rows(X, y, kind):
+    """Return the predictions of one kind of refit on three folds."""
+    return _searched(X, y, kind, None, DEFAULT)[1]
+
+
+def _searched(X, y, kind, baseline, policy):
     model = SLTRRegressorCV()
     model._policy = policy
     samples = check_samples(model, X, y, None)
@@ -53,8 +65,7 @@ def search(X, y, kind, baseline=None, policy=DEFAULT):
     seeds = pilots.coef.reshape(3, 1, *X.shape[1:]).astype(np.float32)
     start = low_rank_start(single, folds.training, seeds, {})
     base = Candidate(10.0, 0.3, 0.3)
-    rows = _low_rank_rows(single, folds, start, kind, base, losses)
-    return null, HeldOut(folds, {}, {}).with_rows(rows).losses
+    return folds, _low_rank_rows(single, folds, start, kind, base, losses)
 
 
 def ranks_tried(*args, **kwargs):
@@ -211,6 +222,64 @@ def test_averages_do_not_hang_on_the_tolerance(rng):
         for tol in (1e-3, 1e-5)
     )
     np.testing.assert_allclose(loose, tight, atol=0.05 * np.abs(tight).max())
+
+
+@pytest.mark.parametrize("kind", ["cp", "tucker"])
+def test_complexity_counts_the_free_parameters_of_a_refit(rng, kind):
+    """That is the dimension of all tensors of a rank: of the tangent space of one."""
+    X, y = of_rank(rng, 2, n=60, shape=(4, 3, 3))
+    rows = search_rows(X, y, kind)
+    for rank in {row.candidate.rank for row in rows if np.max(row.candidate.rank) < 3}:
+        ranks = rank if kind == "tucker" else (rank,) * 3
+        sizes = zip((4, 3, 3), ranks, strict=True)
+        factors = [rng.normal(size=size) for size in sizes]
+        core = rng.normal(size=ranks)
+        if kind == "cp":
+            core = np.eye(rank)[:, :, None] * np.eye(rank)
+        blocks = [*factors, core]
+        free = blocks if kind == "tucker" else blocks[:3]
+        tangent = []
+        for place, block in enumerate(free):
+            for unit in np.eye(block.size):
+                changed = [*blocks]
+                changed[place] = unit.reshape(block.shape)
+                U, V, W, G = changed
+                tangent.append(np.einsum("ar,bs,ct,rst->abc", U, V, W, G).ravel())
+        dimension = np.linalg.matrix_rank(np.array(tangent))
+        found = [row.complexity * 36 for row in rows if row.candidate.rank == rank]
+        np.testing.assert_allclose(found, dimension)
+
+
+def test_complexity_of_the_paper_s_estimate_is_that_of_its_ranks(rng):
+    """The same count as for refits: Tucker tensors of rank one have 1 + Σ(p − 1)."""
+    tensor = reduce(np.multiply.outer, (rng.normal(size=p) for p in (6, 5, 4)))
+    sparse = np.zeros((6, 5, 4))
+    sparse[0, 0, :] = 1.0
+    coef = np.stack([tensor, sparse, 0.0 * sparse]).reshape(1, 1, 1, 3, -1)
+    fits = refits.PlainFits([(0.0, 0.0)] * 3, coef, *[np.zeros((1, 1, 1, 3))] * 3)
+    found = fits.complexity((6, 5, 4))[0, 0]
+    np.testing.assert_allclose(found * 120, [13, 4, 0])
+
+
+@pytest.mark.parametrize("small", [0, 10**9])
+def test_small_problems_are_solved_together_in_all_folds(rng, small):
+    X, y = of_rank(rng, 1, n=30, shape=(4, 3))
+    model = SLTRRegressorCV()
+    samples = check_samples(model, X, y, None)
+    task = model._task(samples, samples.y[:, None])
+    task = replace(task, settings=replace(task.settings, small_problem=small))
+    folds = Folds.of(task, list(KFold(3).split(X)))
+    parts = memory_parts(task, ridge_pilots(task, folds.training, [1.0]))
+    assert len(parts) == (1 if small else 3)
+
+
+def test_a_lasso_that_runs_out_of_steps_says_so(rng):
+    X = rng.normal(size=(60, 10, 8)) + 3.0 * rng.normal(size=(60, 1, 1))
+    y = X[:, 2, 3] - X[:, 5, 1] + 0.1 * rng.normal(size=60)
+    single = SLTRRegressor(lambda_sparse=0.001, refine=("sparse", None))
+    with pytest.warns(ConvergenceWarning, match="The Lasso of refine='sparse' stopped"):
+        single.fit(X, y)
+    single.set_params(lambda_sparse=0.3).fit(X, y)
 
 
 OUTLIER_REFITS = {

@@ -58,6 +58,11 @@ class Settings:
     chunk_entries: int | None = None  # coefficients held at a time; None: the usual
     small_problem: int | None = None  # entries solved together; None: the usual
 
+    @property
+    def together(self) -> int:
+        """Entries up to which a CPU solves problems, and folds of them, together."""
+        return SMALL_ENTRIES if self.small_problem is None else self.small_problem
+
     def __post_init__(self):
         check_choice("coupling", self.coupling, ("average", "joint"))
         check_choice("solver", self.solver, ("admm", "ppxa"))
@@ -369,11 +374,10 @@ def _grid_results(
     grid: Problem, chunks: list[list[int]], settings: Settings
 ) -> list[Iterator[Result]]:
     """Return iterators over the chunks' results, one for each independent part."""
-    small = SMALL_ENTRIES if settings.small_problem is None else settings.small_problem
     schedule = Schedule.TOGETHER
     if settings.solver == "ppxa":
         schedule = Schedule.PPXA
-    elif is_numpy(grid.pilot) and prod(grid.pilot.shape[1:]) > small:
+    elif is_numpy(grid.pilot) and prod(grid.pilot.shape[1:]) > settings.together:
         schedule = Schedule.ONE_BY_ONE
     tol, max_iter = settings.tol, settings.max_iter
     return [

@@ -24,6 +24,7 @@ from sltr.estimators.labels import (
 )
 from sltr.estimators.summary import Summary, summarise
 from sltr.parameters import verbose_logger, warn_caller
+from sltr.refine.lasso import MAX_STEPS
 from sltr.samples.check import check_new_samples
 from sltr.samples.front import Front, front_plan
 from sltr.samples.samples import Samples, as_design
@@ -180,6 +181,18 @@ def warn_unless_converged(converged: Any, gap: Any, tol: float) -> None:
         warn_caller(
             f"SLTR stopped at a relative duality gap of {largest:.1e}; tol={tol:g} "
             "was asked for. Increase max_iter or tol.",
+            ConvergenceWarning,
+        )
+
+
+def warn_of_lasso(gap: float) -> None:
+    """Warn, with its gap, of a Lasso refit that ran out of steps; 0: there is none."""
+    if gap > 0.0:
+        warn_caller(
+            f"The Lasso of refine='sparse' stopped after {MAX_STEPS} steps at a "
+            f"relative duality gap of {gap:.1e}. It predicts as it was compared, but "
+            "is not the minimum. Entries of X that are nearly copies of each other, "
+            "or in unlike units, do this: reduce or standardise X.",
             ConvergenceWarning,
         )
 

@@ -22,6 +22,7 @@ from sltr.estimators.base import (
     SLTRBase,
     predict_linear,
     unchanged_on_failure,
+    warn_of_lasso,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
@@ -126,6 +127,7 @@ class _SLTR(SLTRBase):
     def _remember(self, task: Task, member: Member, fitted: Fitted) -> None:
         gap, n_iter = to_numpy(fitted.gap[0, :]), to_numpy(fitted.n_iter[0, :])
         warn_unless_converged(fitted.converged[0, :], gap, task.settings.tol)
+        warn_of_lasso(fitted.lasso_gap)
         self.epsilon_ = member.candidate.epsilon
         self.pilot_method_ = task.system.method
         self.refine_settings_ = member.candidate.settings

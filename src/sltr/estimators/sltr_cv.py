@@ -14,6 +14,7 @@ from sltr.estimators.base import (
     SLTRBase,
     predict_linear,
     unchanged_on_failure,
+    warn_of_lasso,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
@@ -106,7 +107,8 @@ class _SLTRCV(SLTRBase):
 
     def _refinements(self, X: Any) -> list[str | None]:
         """Return what to try; refits read X too often for samples left in place."""
-        if is_lazy(X) and self.refine == DEFAULT_REFINEMENTS:
+        asked = check_refinements(self.refine)
+        if is_lazy(X) and set(asked) == set(DEFAULT_REFINEMENTS):
             warn_caller(
                 "X stays where it is: refine is (None, 'scale'), without the refits, "
                 "which predict better. If X fits into memory, give X[:]. Or give "
@@ -115,7 +117,7 @@ class _SLTRCV(SLTRBase):
             )
             return [None, "scale"]
         check_lazy_refinements(X, self.refine)
-        return check_refinements(self.refine)
+        return asked
 
     def _tune(
         self,
@@ -192,6 +194,7 @@ class _SLTRCV(SLTRBase):
     ) -> None:
         gap, n_iter = to_numpy(fitted.gap), to_numpy(fitted.n_iter)
         warn_unless_converged(fitted.converged, gap, task.settings.tol)
+        warn_of_lasso(fitted.lasso_gap)
         best = choice.members[0]
         self.epsilon_, self.refine_ = best.candidate.epsilon, best.candidate.refine
         self.lambda_sparse_, self.lambda_low_ = best.candidate.radii

@@ -7,7 +7,7 @@ together allow short steps only: then steps are taken on working sets of entries
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from sltr.arrays import Array, array_namespace, as_array, clip, is_numpy, to_python
@@ -36,6 +36,7 @@ def lasso(
     tol: float = TOLERANCE,
     max_steps: int = MAX_STEPS,
     large: int = LARGE,
+    unconverged: Callable[[float], object] | None = None,
 ) -> Array:
     """Return Lasso estimates of all items and thresholds, shape (B, k, P).
 
@@ -57,6 +58,8 @@ def lasso(
         Steps after which an item ends with whatever gap it has.
     large : int
         More entries than this are fitted on working sets.
+    unconverged : callable, optional
+        Called with the largest gap of those that ended too early, if any did.
     """
     xp = array_namespace(X)
     n_items, n_thresholds = thresholds.shape
@@ -76,7 +79,14 @@ def lasso(
         length = xp.take(loss.safe_length(cross), index, axis=0)
         state = _State.start(repeated, thresholds, length, enough)
         rows = _stepped(state, max_steps)
-    return xp.reshape(xp.stack(rows, axis=0), (n_items, n_thresholds, -1))
+    found = xp.stack(rows, axis=0)
+    if unconverged is not None:
+        residual = repeated.subsets.target - repeated.fitted(found)
+        gap = _gap(repeated, found, residual, repeated.spread(residual), thresholds)
+        worst = float(xp.max(xp.where(gap > enough, gap, 0.0)))
+        if worst > 0.0:
+            unconverged(worst)
+    return xp.reshape(found, (n_items, n_thresholds, -1))
 
 
 def _stepped(state: _State, max_steps: int) -> list[Array]:

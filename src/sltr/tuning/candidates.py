@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from sltr.arrays import array_namespace, to_numpy
 from sltr.parameters import check_nonnegative, check_sequence
 from sltr.refine.factors import CP
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.samples import is_lazy
-from sltr.tuning.folds import Folds
+from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
 
@@ -158,20 +159,33 @@ def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list
         return grid_values(epsilons, "epsilons", PAPER_EPSILONS)
     policy = task.policy
     best = choose_epsilon(task.system, "loo", task.samples.weight)
-    if folds is not None and not is_lazy(task.samples.X):
+    if folds is not None:
         larger = [factor * best for factor in policy.group_factors]
-        best = min(larger, key=lambda e: folds.total(pilot_losses(task, folds, e)))
+        losses = pilot_losses(task, folds, larger)
+        best = larger[int(np.argmin(np.concatenate(folds.weights) @ losses))]
     return [factor * best for factor in policy.epsilon_factors]
 
 
-def pilot_losses(task: Task, folds: Folds, epsilon: float) -> np.ndarray:
-    """Return the pilots' squared errors of all samples that folds leave out."""
-    pilots = ridge_pilots(task, folds.training, [epsilon])
-    predictions = [
-        folds.predictions(task, f, pilots.coef[f, 0, ...], pilots.x_mean[f, ...])
-        for f in range(len(folds.rows))
-    ]
-    return folds.losses(predictions)
+def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:
+    """Return the pilots' squared errors of all samples that folds leave out, (n, E).
+
+    Samples left in place are read twice for as many folds as there is room for.
+    """
+    losses = []
+    for batch in fold_batches(task, folds, len(epsilons)):
+        pilots = ridge_pilots(task, folds.training[batch, ...], epsilons)
+        xp, indices = array_namespace(pilots.coef), range(batch.start, batch.stop)
+        coefs = [
+            xp.reshape(pilots.coef[s, ...], (-1, pilots.coef.shape[-1]))
+            for s in range(len(indices))
+        ]
+        groups = [(folds.rows[f], c) for f, c in zip(indices, coefs, strict=True)]
+        products = task.samples.design.inner_groups(groups)
+        for s, (f, coef) in enumerate(zip(indices, coefs, strict=True)):
+            values = to_numpy(products[s] - coef @ pilots.x_mean[s, ...])
+            values = values.reshape(-1, *pilots.coef.shape[1:3])  # (n_rows, E, K)
+            losses.append(((values - folds.targets[f][:, None, :]) ** 2).sum(axis=2))
+    return np.concatenate(losses)
 
 
 def grid_pairs(lambdas_sparse: Any, lambdas_low: Any) -> list[tuple[float, float]]:
@@ -219,12 +233,6 @@ def equal_ranks(rank: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     (3, 3, 2)
     """
     return tuple(min(rank, size) for size in shape)
-
-
-def n_parameters(rank: int | tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """Return the number of entries of a refit's factors."""
-    ranks = rank if isinstance(rank, tuple) else (rank,) * len(shape)
-    return sum(r * size for r, size in zip(ranks, shape, strict=True))
 
 
 def given_refit(base: Candidate, refine: Any, shape: tuple[int, ...]) -> Candidate:

@@ -29,6 +29,7 @@ class Fitted:
     gap: Array
     n_iter: Array
     converged: Array
+    lasso_gap: float = 0.0  # where a Lasso refit ran out of steps
 
 
 def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
@@ -67,7 +68,8 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
                     coef = coef + member.weight * _scaled(values, member.scale)
     shape = (*coef.shape[:2], *task.samples.shape)
     coef = xp.reshape(coef, shape)
-    refitted = refit_coefs(task, training, list(refits), estimates)
+    gaps = [0.0]
+    refitted = refit_coefs(task, training, list(refits), estimates, gaps.append)
     for candidate, weight in refits.items():
         coef = coef + weight * refitted[candidate]
     return Fitted(
@@ -75,6 +77,7 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
         xp.reshape(pilots.coef[:, 0, ...], shape),
         intercepts(coef, task, training, pilots),
         *_worst(solved),
+        lasso_gap=max(gaps),
     )
 
 

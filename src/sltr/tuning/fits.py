@@ -6,7 +6,7 @@ K responses are fitted on each of S subsets at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -39,19 +39,20 @@ class PlainFits:
     def complexity(self, shape: tuple[int, ...]) -> Array:
         """Return free parameters relative to P, (S, E, g), the mean over responses.
 
-        The smaller of two counts: non-zero entries, and Σ p_m·r_m, the entries of
-        factors of these ranks.
+        The smaller of two counts: non-zero entries, and the free parameters of a
+        Tucker tensor of these ranks, Σ r_m(p_m − r_m) + ∏ r_m.
         """
         xp = array_namespace(self.coef)
         batch = xp.reshape(self.coef, (-1, *shape))
         nonzero = xp.mean(xp.astype(flatten(batch) != 0, batch.dtype), axis=1)
-        rows = 0.0 * nonzero
+        factors, core = 0.0 * nonzero, 0.0 * nonzero + 1.0
         for mode, size in enumerate(shape):
             values = singular_values(unfold(batch, mode))
             largest = xp.max(values, axis=1, keepdims=True)
             kept = (values > 1e-3 * largest) & (values > 0)
-            rows = rows + size * xp.sum(xp.astype(kept, batch.dtype), axis=1)
-        free = xp.minimum(nonzero, rows / prod(shape))
+            rank = xp.sum(xp.astype(kept, batch.dtype), axis=1)
+            factors, core = factors + rank * (size - rank), core * rank
+        free = xp.minimum(nonzero, (factors + core) / prod(shape))
         return xp.mean(xp.reshape(free, self.coef.shape[:4]), axis=2)
 
 
@@ -112,12 +113,13 @@ def lasso_fits(
     epsilon: float,
     thresholds: Sequence[float],
     ridges: Sequence[float | None],
+    unconverged: Callable[[float], object] | None = None,
 ) -> Iterator[tuple[Candidate, Array]]:
     """Fit the Lasso for all thresholds; yields coefficients (S, K, P).
 
     Each also refitted by ridge on its support. A threshold is relative to the largest
     that leaves an entry, or in the coefficients' units, as if features were
-    uncorrelated. `epsilon` only names the candidates.
+    uncorrelated. `epsilon` only names the candidates. `unconverged` as in `lasso`.
     """
     xp = array_namespace(task.Y)
     samples = task.samples
@@ -128,7 +130,9 @@ def lasso_fits(
     else:
         unit = variance * xp.sum(items.weight, axis=1)
     fractions = as_array(list(thresholds), samples.X)
-    solutions = lasso(samples.flat, items, unit[:, None] * fractions)
+    solutions = lasso(
+        samples.flat, items, unit[:, None] * fractions, unconverged=unconverged
+    )
     scales = to_python(variance)
     for i, threshold in enumerate(thresholds):
         for ridge in ridges:
@@ -221,16 +225,19 @@ def refit_coefs(
     training: Array,
     candidates: Sequence[Candidate],
     estimates: Array | None,
+    unconverged: Callable[[float], object] | None = None,
 ) -> dict[Candidate, Array]:
     """Return the coefficients of given refits, (S, K, p1, …, pM).
 
-    `estimates` are those that refits start from; the Lasso needs none.
+    `estimates` are those that refits start from; the Lasso needs none. It calls
+    `unconverged` with its gap if it runs out of steps.
     """
     if not candidates:
         return {}
     xp, dtype = array_namespace(task.Y), task.Y.dtype
     task = task.for_refits()
-    coefs = _given_lasso(task, training, [c for c in candidates if not c.has_start])
+    sparse = [c for c in candidates if not c.has_start]
+    coefs = _given_lasso(task, training, sparse, unconverged)
     started = [c for c in candidates if c.has_start]
     if started and estimates is not None:
         estimates = xp.astype(estimates, task.Y.dtype)
@@ -247,7 +254,10 @@ def refit_coefs(
 
 
 def _given_lasso(
-    task: Task, training: Array, candidates: Sequence[Candidate]
+    task: Task,
+    training: Array,
+    candidates: Sequence[Candidate],
+    unconverged: Callable[[float], object] | None,
 ) -> dict[Candidate, Array]:
     """Return given Lasso fits; all thresholds are one batch."""
     if not candidates:
@@ -255,7 +265,9 @@ def _given_lasso(
     thresholds = sorted({c.lambda_sparse for c in candidates})
     ridges = list(dict.fromkeys(c.ridge for c in candidates))
     shape = (training.shape[0], task.Y.shape[1], *task.samples.shape)
-    fits = lasso_fits(task, training, candidates[0].epsilon, thresholds, ridges)
+    fits = lasso_fits(
+        task, training, candidates[0].epsilon, thresholds, ridges, unconverged
+    )
     return {
         candidate: array_namespace(coef).reshape(coef, shape)
         for candidate, coef in fits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from numbers import Integral
 from typing import Any
 
@@ -18,7 +19,9 @@ from sklearn.model_selection import (
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.parameters import warn_caller
+from sltr.samples.budget import row_ranges
 from sltr.samples.front import Centring
+from sltr.samples.samples import is_lazy
 from sltr.tuning.task import Task
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -157,6 +160,19 @@ def group_folds(groups: Any, n_folds: int, *, labels: bool) -> Any:
     """Return the splitter of at most so many folds that keep groups together."""
     splitter = StratifiedGroupKFold if labels else GroupKFold
     return splitter(max(2, min(n_folds, len(np.unique(groups)))))
+
+
+def fold_batches(task: Task, folds: Folds, n_epsilons: int) -> list[slice]:
+    """Cut folds to as many at a time as have room for pilots of so many penalties.
+
+    In memory there is room for all; samples left in place have a limit.
+    """
+    n_folds = len(folds.rows)
+    if not is_lazy(task.samples.X):
+        return [slice(0, n_folds)]
+    samples, room = task.samples, task.samples.X.budget.limit // task.policy.pilot_share
+    one = samples.X.dtype.itemsize * prod(samples.shape) * task.Y.shape[1]
+    return row_ranges(n_folds, max(1, room // (one * n_epsilons)))
 
 
 @dataclass(frozen=True, eq=False)

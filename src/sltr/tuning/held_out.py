@@ -21,7 +21,7 @@ from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
 from sltr.core.estimate import independent_pilots
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, grid_fits, plain_fits
-from sltr.tuning.folds import Folds
+from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.task import Pilots, Task, ridge_pilots
 
 # Arrays of a coefficient's size that the solvers hold for each mode between chunks.
@@ -134,7 +134,7 @@ class Part:
 def memory_parts(task: Task, pilots: Pilots) -> list[Part]:
     """Cut the grid for samples in memory: large ones on a CPU fold by fold."""
     n_folds = pilots.coef.shape[0]
-    large = prod(task.samples.shape) > task.policy.small_problem
+    large = prod(task.samples.shape) > task.settings.together
     size = 1 if is_numpy(task.samples.X) and large else n_folds
     starts = range(0, n_folds, size)
     return [Part(range(f, f + size), pilots.some(slice(f, f + size))) for f in starts]
@@ -147,19 +147,26 @@ def stored_parts(task: Task, folds: Folds, grid: Grid) -> Iterator[list[Part]]:
     which take one pass. Penalties with close pilots start each other's problems and
     stay together.
     """
-    samples, limit = task.samples, task.samples.X.budget.limit
-    one = samples.X.dtype.itemsize * prod(samples.shape) * task.Y.shape[1]
-    at_once = max(1, limit // (task.policy.pilot_share * one * len(grid.epsilons)))
-    state = ARRAYS_OF_A_MODE * len(samples.shape) * one
-    most = max(1, limit // (task.policy.state_share * state))
-    for first in range(0, len(folds.rows), at_once):
-        training = folds.training[first : first + at_once, ...]
-        pilots = ridge_pilots(task, training, grid.epsilons)
+    limit = task.samples.X.budget.limit
+    most = max(1, limit // (task.policy.state_share * _state_bytes(task)))
+    for batch in fold_batches(task, folds, len(grid.epsilons)):
+        pilots = ridge_pilots(task, folds.training[batch, ...], grid.epsilons)
         yield [
-            Part(range(first + f, first + f + 1), pilots.some(slice(f, f + 1), e))
-            for f in range(training.shape[0])
-            for e in _close_penalties(pilots.coef[f, ...], most)
+            Part(range(f, f + 1), pilots.some(slice(s, s + 1), e))
+            for s, f in enumerate(range(batch.start, batch.stop))
+            for e in _close_penalties(pilots.coef[s, ...], most)
         ]
+
+
+def _coef_bytes(task: Task) -> int:
+    """Return the size of one setting's coefficients, of all responses."""
+    samples = task.samples
+    return samples.X.dtype.itemsize * prod(samples.shape) * task.Y.shape[1]
+
+
+def _state_bytes(task: Task) -> int:
+    """Return what the solvers hold between chunks for one penalty."""
+    return ARRAYS_OF_A_MODE * len(task.samples.shape) * _coef_bytes(task)
 
 
 def _close_penalties(pilots: Array, most: int) -> list[slice]:
@@ -221,21 +228,41 @@ def stored_rows(
 def _solved(
     task: Task, parts: Sequence[Part], grid: Grid, n_jobs: int | None
 ) -> Iterator[tuple[Part, PlainFits]]:
-    """Solve one part after another, or several in processes; samples stay here."""
+    """Solve one part after another, or several in processes; samples stay here.
+
+    A process hands over all chunks of a part at once: there are as many at a time as
+    have room for these.
+    """
     jobs = []
     for part in parts:
         entries = (task.settings.chunk_entries or 1) // len(part.pilots.epsilons)
         settings = replace(task.settings, chunk_entries=max(1, entries))
         shape, pilots = task.samples.shape, part.pilots.coef
         jobs.append((shape, task.radius, settings, pilots, grid.pairs))
-    if effective_n_jobs(n_jobs) == 1:
-        results: Iterable = (grid_fits(*job) for job in jobs)
-    else:
-        work = (delayed(solve_all_chunks)(*job) for job in jobs)
-        results = Parallel(n_jobs=n_jobs, return_as="generator")(work)
-    for part, chunks in zip(parts, results, strict=True):
-        for fits in chunks:
-            yield part, fits
+    size = _workers(task, parts, grid, effective_n_jobs(n_jobs))
+    for first in range(0, len(parts), size):
+        batch = jobs[first : first + size]
+        if size == 1:
+            results: Iterable = (grid_fits(*job) for job in batch)
+        else:
+            work = (delayed(solve_all_chunks)(*job) for job in batch)
+            results = Parallel(n_jobs=size)(work)
+        for part, chunks in zip(parts[first:], results, strict=False):
+            for fits in chunks:
+                yield part, fits
+
+
+def _workers(task: Task, parts: Sequence[Part], grid: Grid, n_jobs: int) -> int:
+    """Return how many parts may be solved at a time: at most `n_jobs`, at least one.
+
+    Each takes the state of its solvers and, here and in its process, all its solutions.
+    """
+    if n_jobs == 1:
+        return 1
+    most = max(len(part.pilots.epsilons) for part in parts)
+    solutions = 2 * len(grid.pairs) * _coef_bytes(task)
+    room = task.samples.X.budget.limit // task.policy.state_share
+    return max(1, min(n_jobs, room // (most * (_state_bytes(task) + solutions))))
 
 
 def solve_all_chunks(*job: Any) -> list[PlainFits]:

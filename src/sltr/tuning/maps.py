@@ -75,7 +75,9 @@ def _tried(task: Task, splits: Sequence[Split] | None) -> Tried:
         return Tried(task, to_numpy(losses), to_numpy(like))
     folds = Folds.of(task, splits)
     middle = grid_epsilons(task, "loo", folds)[1]
-    return Tried(task, pilot_losses(task, folds, middle), np.concatenate(folds.weights))
+    return Tried(
+        task, pilot_losses(task, folds, [middle])[:, 0], np.concatenate(folds.weights)
+    )
 
 
 def _better(first: Tried, others: Sequence[Tried]) -> Tried:

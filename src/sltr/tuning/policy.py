@@ -25,8 +25,6 @@ class Policy:
     loose_gap: float = 10.0
     largest_gap: float = 0.1
     precision: str = "float32"
-    # On a CPU, samples of up to this many entries are fitted for all folds at once.
-    small_problem: int = 4096
     # Lasso thresholds, as fractions of the smallest that leaves no entry. Lower ones
     # take longer: each batch follows only if the lowest of the last one is the best.
     thresholds: tuple[tuple[float, ...], ...] = (

@@ -20,7 +20,6 @@ from sltr.tuning.candidates import (
     check_refinements,
     given_refit,
     grid_about,
-    n_parameters,
 )
 from sltr.tuning.choose import Member, choose, close_to
 from sltr.tuning.fits import (
@@ -264,7 +263,8 @@ def _low_rank_rows(
         first = folds.losses(_fold_predictions(folds, step.swept[0].fitted))
         if not _is_better(folds, best_first, first, errors=policy.worse_by):
             step = step.with_lower_ridges()
-        complexity = n_parameters(step.rank, shape) / prod(shape)
+        structure: Any = step.swept[0].structure  # CP or Tucker
+        complexity = structure.n_parameters(shape, step.rank) / prod(shape)
         losses = []
         for swept in step.swept:
             candidate = replace(base, refine=kind, rank=step.rank, ridge=swept.ridge)
