@@ -13,6 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import sltr
+from sltr import plotting
 
 FOLDER = Path(__file__).parent / "images"
 
@@ -121,8 +122,32 @@ def refinement():
     save(figure, "refinement.png")
 
 
+def inference(n=200):
+    """What may be believed of one model: four figures of `sltr.plotting`."""
+    data = sltr.datasets.make_tensor_regression(
+        (16, 16, 6), n + 60, truth="blob", snr=5, random_state=0
+    )
+    X, y = data.X[:n], data.y[:n]
+    fitted = sltr.SLTRRegressorCV().fit(X, y)
+    test = sltr.inference.permutation_test(
+        fitted, X, y, statistic="pilot", random_state=0
+    )
+    bounds = sltr.inference.intervals(fitted, X, y)
+    stable = sltr.inference.stability(fitted, X, y, n_pairs=20, random_state=0)
+    pattern = sltr.inference.patterns(fitted, X)
+    figure = plt.figure(figsize=(11, 8), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(1.1, 1))
+    left, right = above.subplots(1, 2)
+    plotting.plot_permutation_test(test, ax=left)
+    plotting.plot_intervals(bounds, data.X[n:], data.y[n:], ax=right)
+    maps = below.subfigures(1, 2)
+    plotting.plot_stability(stable, fig=maps[0])
+    plotting.plot_pattern(pattern, fig=maps[1])
+    save(figure, "inference.png")
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     with threadpool_limits(1):
-        for draw in (coefficients, model, certificate, refinement):
+        for draw in (coefficients, model, certificate, refinement, inference):
             draw()

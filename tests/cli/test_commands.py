@@ -144,3 +144,30 @@ def test_info_tells_versions(folder):
     found = json.loads(done.stdout)
     assert found["versions"]["numpy"] == np.__version__
     assert found["optional packages"]["typer"]
+
+
+def test_test_says_whether_there_is_anything(folder):
+    common = ("test", "data.npz", "--permutations", 19, "--json")
+    done = sltr(*common, "--plot", "test.png", folder=folder)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["p-value"] == pytest.approx(0.05)
+    assert facts["permuted"] == "samples"
+    assert (folder / "test.png").read_bytes()[:4] == b"\x89PNG"
+    wrong = sltr("test", "data.npz", "--statistic", "t", folder=folder)
+    assert wrong.returncode == 2
+    assert "expected one of pilot, procedure" in wrong.stderr.replace("meant", "")
+
+
+def test_stability_writes_what_is_found_again(folder):
+    options = ("--pairs", 3, "--out", "found.npz", "--plot", "found.svg")
+    done = sltr("stability", "data.npz", *options, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    facts, found = json.loads(done.stdout), np.load(folder / "found.npz")
+    assert facts["halves"] == 6
+    assert found["frequency"].shape == (5, 4, 3)
+    assert found["selected"].sum() == facts["selected entries"]
+    assert "<svg" in (folder / "found.svg").read_text()
+    wrong = sltr("stability", "data.npz", "--plot", "found.doc", folder=folder)
+    assert wrong.returncode == 2
+    assert "--plot='.doc' was given" in wrong.stderr

@@ -13,6 +13,7 @@ import typer
 
 from sltr.cli.data import info, reproduce, simulate
 from sltr.cli.fit import fit, tune
+from sltr.cli.inference import stability, test
 from sltr.cli.output import say
 from sltr.cli.predict import predict
 from sltr.cli.show import compare, export, plot, report
@@ -75,6 +76,8 @@ COMMANDS = (
     tune,
     predict,
     compare,
+    test,
+    stability,
     plot,
     report,
     export,

@@ -14,6 +14,13 @@ from sltr.plotting.field import (
     plot_model,
     plot_topographies,
 )
+from sltr.plotting.inference import (
+    plot_intervals,
+    plot_pattern,
+    plot_permutation_test,
+    plot_significant,
+    plot_stability,
+)
 from sltr.plotting.path import plot_path
 from sltr.plotting.prediction import plot_predictions, plot_roc
 from sltr.plotting.results import Panel, plot_results
@@ -32,13 +39,18 @@ __all__ = [
     "plot_factors",
     "plot_film",
     "plot_heat_maps",
+    "plot_intervals",
     "plot_mode_importance",
     "plot_model",
     "plot_overlay",
     "plot_path",
+    "plot_pattern",
+    "plot_permutation_test",
     "plot_predictions",
     "plot_results",
     "plot_roc",
+    "plot_significant",
     "plot_spectrum",
+    "plot_stability",
     "plot_topographies",
 ]

@@ -15,6 +15,7 @@ def plot_predictions(
     y: Any,
     predicted: Any,
     *,
+    interval: tuple[Any, Any] | None = None,
     null: float | None = None,
     label: str = "response",
     ax: Any = None,
@@ -24,6 +25,9 @@ def plot_predictions(
     Parameters
     ----------
     y, predicted : arrays of shape (n,)
+    interval : pair of arrays of shape (n,), optional
+        Lower and upper ends, as `sltr.inference.intervals` predicts them: drawn as
+        bars, in another colour where they miss the truth.
     null : float, optional
         What the null model predicts: the mean of the training responses. The
         mean of `y` if not given.
@@ -44,7 +48,9 @@ def plot_predictions(
     y, predicted = _pair(y, predicted)
     null = float(np.mean(y)) if null is None else float(null)
     ax = tidy(new_axes(ax, 4.6, 4.4))
-    low, high = min(y.min(), predicted.min()), max(y.max(), predicted.max())
+    ends = _ends(interval, y.size)
+    shown = np.concatenate([y, predicted, *(end[np.isfinite(end)] for end in ends)])
+    low, high = shown.min(), shown.max()
     margin = 0.05 * (high - low) or 0.5
     limits = (low - margin, high + margin)
     ax.plot(limits, limits, color="0.4", linewidth=1.0, label="exact")
@@ -52,6 +58,14 @@ def plot_predictions(
         null, color=COLOURS[1], linestyle="--", linewidth=1.2, label="null model"
     )
     opacity = float(np.clip(200 / y.size, 0.15, 0.8))
+    if ends:
+        lower, upper = (np.clip(end, *limits) for end in ends)
+        inside = (lower <= y) & (y <= upper)
+        parts = {"interval": (inside, COLOURS[5]), "missed": (~inside, COLOURS[4])}
+        for name, (rows, colour) in parts.items():
+            if rows.any():
+                bars = y[rows], lower[rows], upper[rows]
+                ax.vlines(*bars, colour, linewidth=1.0, alpha=0.7, label=name, zorder=1)
     ax.scatter(y, predicted, s=22, color=COLOURS[0], alpha=opacity, linewidths=0)
     ax.set(xlim=limits, ylim=limits, aspect="equal")
     ax.set(xlabel=f"true {label}", ylabel=f"predicted {label}")
@@ -111,6 +125,21 @@ def plot_roc(y: Any, score: Any, *, positive: Any = None, ax: Any = None) -> Any
     ax.set(xlabel="false positive rate", ylabel="true positive rate")
     ax.legend(frameon=False, loc="lower right")
     return ax
+
+
+def _ends(interval: tuple[Any, Any] | None, n: int) -> list[np.ndarray]:
+    """Return lower and upper ends as arrays, or nothing."""
+    if interval is None:
+        return []
+    ends = [np.ravel(np.asarray(to_numpy(end), float)) for end in interval]
+    if len(ends) != 2 or any(end.size != n for end in ends):
+        sizes = [end.size for end in ends]
+        msg = (
+            f"interval has ends of sizes {sizes}; expected lower and upper ones of "
+            f"{n} predictions."
+        )
+        raise ValueError(msg)
+    return ends
 
 
 def _pair(y: Any, predicted: Any) -> tuple[np.ndarray, np.ndarray]:
