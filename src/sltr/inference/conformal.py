@@ -233,21 +233,27 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
         numbers = np.searchsorted(classes, numbers)
     splits = weighted_splits(model.cv, y, groups=groups, classifier=labels)
     tried = model._tried(samples.X)
+    grouped = whole_groups(splits, groups)
     with explained_memory(), fitting_threads(samples.X):
-        task = model._task(samples, Y, shift)
-        grouped = whole_groups(splits, groups)
+        task = model._task(samples, Y, shift, splits if grouped else None)
         held, choice = model._choose(
             task, splits, tried, classes=classes, grouped=grouped
         )
         fitted = final_fit(task, choice.members, held.folds.training)
+    # New samples are checked as those of a fitted model.
+    model._set_coef(task, fitted, None)
     xp = array_namespace(fitted.coef)
     n_classes = 0 if classes is None else len(classes)
-    coef = xp.reshape(fitted.coef, (*fitted.coef.shape[:2], -1))
-    predict = _LinearFolds(model, coef, fitted.intercept + task.y_shift, n_classes)
-    groups_of_rows = [(rows, coef[f, ...]) for f, (_, rows) in enumerate(splits)]
-    products = samples.design.inner_groups(groups_of_rows)
+    n_folds, n_responses = fitted.coef.shape[:2]
+    flat = (n_folds, n_responses, -1)
+    mapped = xp.reshape(fitted.coef, flat)  # of the samples as they are fitted
+    coef = task.front.coef(xp.reshape(fitted.coef, (-1, *fitted.coef.shape[2:])))
+    intercept = fitted.intercept + task.y_shift
+    predict = _LinearFolds(model, xp.reshape(coef, flat), intercept, n_classes)
+    groups_of_rows = [(rows, mapped[f, ...]) for f, (_, rows) in enumerate(splits)]
+    products = task.samples.design.inner_groups(groups_of_rows)
     own = [
-        np.asarray(to_numpy(part + predict.intercept[f, ...]), float)
+        np.asarray(to_numpy(part + intercept[f, ...]), float)
         for f, part in enumerate(products)
     ]
     held_out = _both_classes(np.concatenate(own), n_classes)

@@ -115,7 +115,8 @@ def permutation_test(
     The test is exact for both statistics. What does not depend on the responses
     (the Gram matrix and its eigendecomposition, and folds unless they are
     stratified) is made once and serves all permutations; nothing that was chosen by
-    looking at the responses is shared.
+    looking at the responses is shared. With `smooth` or `standardize="auto"`, which
+    look at them, nothing is.
 
     Parameters
     ----------
@@ -359,14 +360,16 @@ class _SharedJob:
     """The tuning of SLTR under some orders; all that does not see y is shared."""
 
     model: Any
-    task: Task
+    samples: Samples
+    Y: Array  # (n, K)
+    shift: float
+    task: Task | None  # none if its map in front of the samples looks at y
     tried: tuple
-    y: np.ndarray
     classes: np.ndarray | None
     groups: np.ndarray | None
 
     def __call__(self, orders: np.ndarray) -> np.ndarray:
-        with warnings.catch_warnings(), fitting_threads(self.task.samples.X):
+        with warnings.catch_warnings(), fitting_threads(self.samples.X):
             # What a tuning warns of, it would for each permutation.
             warnings.simplefilter("ignore")
             return np.array([self._score(order) for order in orders])
@@ -374,16 +377,18 @@ class _SharedJob:
     def _score(self, order: np.ndarray) -> float:
         folds = weighted_splits(
             self.model.cv,
-            self.y[order],
+            to_numpy(self.samples.y)[order],
             groups=self.groups,
             classifier=self.classes is not None,
         )
+        grouped = whole_groups(folds, self.groups)
+        if self.task is None:
+            Y, splits = take_rows(self.Y, order), folds if grouped else None
+            task = self.model._task(self.samples, Y, self.shift, splits)
+        else:
+            task = self.task.with_responses(take_rows(self.task.Y, order))
         _, choice = self.model._choose(
-            self.task.with_responses(take_rows(self.task.Y, order)),
-            folds,
-            self.tried,
-            classes=self.classes,
-            grouped=whole_groups(folds, self.groups),
+            task, folds, self.tried, classes=self.classes, grouped=grouped
         )
         return best_mean(choice.scores)
 
@@ -404,9 +409,11 @@ def _shared_job(model: Any, samples: Samples, groups: np.ndarray | None) -> Job:
         shift = label_shift(indicators.shape[1], model.fit_intercept)
         Y = as_array(indicators, samples.weight)
     tried = model._tried(samples.X)
-    with explained_memory(), fitting_threads(samples.X):
-        task = model._task(samples, Y, shift)
-    return _SharedJob(model, task, tried, to_numpy(samples.y), classes, groups)
+    task = None
+    if not model._chooses_map:
+        with explained_memory(), fitting_threads(samples.X):
+            task = model._task(samples, Y, shift)
+    return _SharedJob(model, samples, Y, shift, task, tried, classes, groups)
 
 
 @dataclass(frozen=True, eq=False)
