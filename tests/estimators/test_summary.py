@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 
 from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
 
@@ -21,7 +21,8 @@ def tuned():
 
 def test_null_score_is_that_of_scikit_learns_dummy(tuned):
     model, X, y = tuned
-    expected = cross_val_score(DummyRegressor(), X, y, cv=5).mean()
+    folds = KFold(5, shuffle=True, random_state=0)
+    expected = cross_val_score(DummyRegressor(), X, y, cv=folds).mean()
     assert model.null_score_ == pytest.approx(expected)
     assert model.summary().null_score == model.null_score_
 

@@ -18,6 +18,7 @@ from sltr import (
 from sltr.inference import Intervals, LabelSets, intervals
 
 QUICK = {"refine": (None, "scale")}
+FOLDS = KFold(5, shuffle=True, random_state=0)  # what five folds stand for
 
 
 def drawn(rng, n=60, noise=1.0):
@@ -44,9 +45,7 @@ def test_ends_are_those_of_the_definition(rng, level):
     new = rng.normal(size=(3, 5, 4))
     found = intervals(TensorRidge(epsilon=3.0), X, y).predict(new, level)
     for i, x in enumerate(new):
-        expected = ends_by_definition(
-            TensorRidge(epsilon=3.0), X, y, x, level, KFold(5)
-        )
+        expected = ends_by_definition(TensorRidge(epsilon=3.0), X, y, x, level, FOLDS)
         assert (found[0][i], found[1][i]) == pytest.approx(expected)
 
 
@@ -69,11 +68,13 @@ def test_held_out_predictions_do_not_see_their_samples(rng):
     settings = {"epsilons": [2.0], "lambdas_sparse": [0.3], "lambdas_low": [0.4]}
     model = SLTRRegressorCV(**settings, refine=None, tol=1e-8)
     before = intervals(model, X, y)
-    changed = y.copy()
-    changed[:12] += rng.normal(size=12)  # the first fold
+    first = before.fold == 0
+    changed = np.where(first, rng.normal(size=60), y)
     after = intervals(model, X, changed)
-    np.testing.assert_allclose(before.held_out[:12], after.held_out[:12], atol=1e-12)
-    assert np.abs(before.held_out - after.held_out)[12:].max() > 1e-6
+    np.testing.assert_allclose(
+        before.held_out[first], after.held_out[first], atol=1e-12
+    )
+    assert np.abs(before.held_out - after.held_out)[~first].max() > 1e-3
 
 
 def test_new_samples_are_covered(rng):
@@ -118,7 +119,7 @@ def test_label_sets_are_those_of_the_definition(rng, n_classes):
     model = SLTRClassifier()
     found = intervals(model, X, words)
     assert isinstance(found, LabelSets)
-    folds = list(StratifiedKFold(5).split(X, words))
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, words))
     fits = [clone(model).fit(X[train], words[train]) for train, _ in folds]
     new = rng.normal(size=(4, 5, 4))
     scores = np.stack([fit.predict_proba(new) for fit in fits], axis=1)
@@ -152,7 +153,7 @@ def test_libraries_agree(xp, rng):
     model = SLTRRegressorCV(**QUICK, tol=1e-6)
     expected = intervals(model, X, y).predict(X)
     found = intervals(model, xp.array(X), xp.array(y)).predict(xp.array(X))
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 def test_groups_are_left_out_whole(rng):
@@ -195,7 +196,7 @@ def test_our_intervals_are_those_of_mapie(rng):
     X, y = drawn(rng, n=80)
     model = TensorRidge(epsilon=2.0)
     cross = mapie.CrossConformalRegressor(
-        model, confidence_level=0.8, method="plus", cv=KFold(5)
+        model, confidence_level=0.8, method="plus", cv=FOLDS
     )
     cross.fit_conformalize(X[:60], y[:60])
     theirs = cross.predict_interval(X[60:])[1][:, :, 0]
