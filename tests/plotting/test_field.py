@@ -24,7 +24,7 @@ from sltr.plotting import (
     plot_topographies,
 )
 from sltr.plotting.style import new_figure
-from sltr.samples.labels import LabelledArray, Labels
+from sltr.samples.labelled import LabelledArray, Labels
 
 
 def texts(fig):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sltr.samples.labels import label
+from sltr.samples.labelled import label
 from sltr.samples.smooth import difference_penalty, smooth_modes
 
 

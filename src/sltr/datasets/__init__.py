@@ -8,7 +8,7 @@ from sltr.datasets.scientific import load_epochs
 from sltr.datasets.simulated import make_tensor_classification, make_tensor_regression
 from sltr.datasets.tables import load_csv
 from sltr.datasets.video import load_video, load_video_folder
-from sltr.samples.labels import label
+from sltr.samples.labelled import label
 
 __all__ = [
     "coef_img",

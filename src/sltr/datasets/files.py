@@ -40,7 +40,7 @@ from sltr.datasets.tables import (
 )
 from sltr.samples.budget import working_bytes
 from sltr.samples.check import check_plain
-from sltr.samples.labels import label
+from sltr.samples.labelled import label
 from sltr.samples.stored import check_chunks
 
 SUFFIXES = (

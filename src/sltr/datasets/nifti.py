@@ -17,7 +17,7 @@ from sklearn.utils import Bunch
 
 from sltr.arrays import to_numpy
 from sltr.datasets.reading import check_expansion, expansion_limit, reading
-from sltr.samples.labels import LabelledArray, Labels
+from sltr.samples.labelled import LabelledArray, Labels
 
 Box = tuple[slice, slice, slice]
 # Bytes of a compressed file that are read at a time to come to its end.

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 
 from sltr.datasets.reading import check_expansion, reading
 from sltr.samples.budget import working_bytes
-from sltr.samples.labels import LabelledArray, Labels, unlabelled
+from sltr.samples.labelled import LabelledArray, Labels, unlabelled
 from sltr.samples.stored import check_chunks
 
 _ADVICE = "Expected plain arrays; check the file, or save them as .npz."

@@ -14,7 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import Bunch
 
-from sltr.samples.labels import LabelledArray, Labels
+from sltr.samples.labelled import LabelledArray, Labels
 
 
 class Clip(NamedTuple):

@@ -40,7 +40,7 @@ from sltr.estimators.partial_fit import (
 from sltr.parameters import check_nonnegative
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
-from sltr.samples.labels import FITTED
+from sltr.samples.labelled import FITTED
 from sltr.samples.samples import Samples
 from sltr.tuning.candidates import Candidate, check_lazy_refinements
 from sltr.tuning.choose import Member

@@ -14,7 +14,7 @@ import numpy as np
 from sltr.arrays import to_numpy
 from sltr.datasets.nifti import coef_img
 from sltr.persistence.files import check_destination, write_atomically
-from sltr.samples.labels import Labels, labels_of, make_labels
+from sltr.samples.labelled import Labels, labels_of, make_labels
 from sltr.thumbnail import coef_array, target_labels
 
 SUFFIXES = (".nii.gz", ".nii", ".nc", ".csv")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.samples.labels import Coords, labels_of, make_labels, mode_number
+from sltr.samples.labelled import Coords, labels_of, make_labels, mode_number
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from sltr.reporting.payload import (
 )
 from sltr.reporting.scores import check_lengths, evaluate
 from sltr.reporting.text import bibtex, method_name, method_text
-from sltr.samples.labels import unlabelled
+from sltr.samples.labelled import unlabelled
 from sltr.thumbnail import coef_array, coef_thumbnail, target_labels
 from sltr.tuning.scores import metric_name
 

@@ -27,7 +27,7 @@ from sltr.parameters import check_choice, check_shape, progress_of
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.dask import sources
 from sltr.samples.front import check_squares, largest_entry
-from sltr.samples.labels import aligned, remember_labels, unlabelled
+from sltr.samples.labelled import aligned, remember_labels, unlabelled
 from sltr.samples.missing import FILLS, Fill
 from sltr.samples.samples import Samples, is_lazy, is_left_in_place, lazy_samples
 from sltr.samples.stored import check_chunks
@@ -46,7 +46,7 @@ def check_samples(
     """Check training data, remember its shape on the estimator, return it clean.
 
     Sets `shape_in_`, `n_features_in_` for flat rows, and what the samples know of
-    themselves (`samples/labels.py`). NumPy input (and whatever converts to it) is
+    themselves (`samples/labelled.py`). NumPy input (and whatever converts to it) is
     checked by scikit-learn; arrays of other libraries stay where they are. What is
     larger than memory stays in its file or on its cluster, for estimators that have
     a `memory_limit`. Samples of weight zero are dropped.

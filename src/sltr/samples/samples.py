@@ -20,7 +20,7 @@ from sltr.arrays import Array, array_namespace, as_array, is_array_api, is_numpy
 from sltr.arrays.libraries import is_dask
 from sltr.samples.budget import Budget, memory_bytes, row_ranges, working_bytes
 from sltr.samples.dask import Chunked, as_declared
-from sltr.samples.labels import Labels
+from sltr.samples.labelled import Labels
 from sltr.samples.missing import Fill
 from sltr.samples.stored import Stored
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from sltr.arrays import to_numpy
 from sltr.parameters import check_choice, check_nonnegative, check_sequence, refuse
-from sltr.samples.labels import Labels
+from sltr.samples.labelled import Labels
 
 SOURCES = ("coords", "positions", "laplacian")  # of what entries are neighbours
 OPTIONS = ("strength", "order", "periodic", *SOURCES)

@@ -8,7 +8,7 @@ from sklearn.model_selection import cross_val_score, train_test_split
 
 from sltr import CPRegressor, SLTRClassifierCV, SLTRRegressor, load, save
 from sltr.datasets import label
-from sltr.samples.labels import LabelledArray, labels_of
+from sltr.samples.labelled import LabelledArray, labels_of
 
 CHANNELS = ["Fz", "Cz", "Pz", "Oz"]
 TIMES = np.arange(6) / 100
