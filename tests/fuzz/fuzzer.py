@@ -320,7 +320,9 @@ def precision(case: Fit, model: Any) -> str:
     """Single precision finds about the same."""
     single = replace(case, X=case.X.astype("float32"))
     other = single.fitted()
-    return _compare(case, model, other, _scores(other, case.X_new), 0.02)
+    # Alternating sweeps amplify what single precision rounds.
+    tol = max(0.02, 500 * SPECS[case.name].amplifies)
+    return _compare(case, model, other, _scores(other, case.X_new), tol)
 
 
 @oracle
