@@ -349,8 +349,8 @@ def tune(
     if covariates is not None and not has_fit_parameter(model, "covariates"):
         name = type(getattr(model, "estimator", model)).__name__
         msg = (
-            f"{name} takes no covariates here; expected cp or tucker, for responses "
-            "that are numbers. Leave them out, or choose another method."
+            f"{name} takes no covariates here; expected sltr, or, for responses that "
+            "are numbers, cp or tucker. Leave them out, or choose another method."
         )
         raise ValueError(msg)
     given = {} if covariates is None else {"covariates": covariates}

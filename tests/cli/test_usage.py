@@ -405,6 +405,11 @@ def test_groups_and_covariates_reach_the_method(here, capsys):
     capsys.readouterr()
     assert run("tune", "X.npy", *options, "--method", "ridge") == 1
     assert "takes no covariates" in capsys.readouterr().err
+    words = (*options[:-1], "age,label")
+    for command in ("fit", "tune"):
+        assert run(command, "X.npy", *words) == 0
+        assert load("model.sltr").covariate_names_[0] == "0"
+        assert run("predict", "model.sltr", "X.npy", *given[:3], "age,label") == 0
 
 
 @pytest.mark.parametrize(

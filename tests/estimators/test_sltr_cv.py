@@ -74,7 +74,8 @@ def held_out(model, X, y, weight, pairs_of_rows, epsilons, pairs, refinements):
     held = search(task, folds, grid)
     return {
         candidate: [
-            part[:, 0] + mean[0] for part, mean in zip(parts, folds.y_mean, strict=True)
+            part[:, 0] + mean[:, 0]
+            for part, mean in zip(parts, folds.baseline, strict=True)
         ]
         for candidate, parts in held.predictions.items()
     }

@@ -87,7 +87,7 @@ def sweeps_of(X, subsets, ridges=DEFAULT.ridges):
     """Prepare sweeps over samples (n, p1, …, pM)."""
     xp = array_api_compat.array_namespace(X)
     flat = xp.reshape(X, (X.shape[0], -1))
-    variance = feature_variance(flat, subsets.weight, subsets.fit_intercept)
+    variance = feature_variance(flat, subsets)
     how = (ridges, DEFAULT.sweeps, DEFAULT.starting_sweeps)
     return Sweeps(unfoldings(X), subsets, variance, *how)
 
@@ -112,7 +112,9 @@ def objective(X, y, w, coef, penalty, intercept=True):
 def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
     X, y, _ = planted(rng, shape, 30, rank=2, noise=0.5)
     weight = rng.uniform(0.2, 2.0, size=(1, 30))
-    variance = feature_variance(X.reshape(30, -1), weight, intercept)
+    variance = feature_variance(
+        X.reshape(30, -1), Subsets(0.0 * weight, weight, intercept)
+    )
     penalty = 0.1 * variance * weight.sum()
     data = sweeps_of(X, Subsets(y[None], weight, intercept))
     rank = min(2, second_size(shape))
@@ -497,7 +499,8 @@ def test_a_refit_on_the_support_counts_weights_as_repetitions(rng):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_feature_variance_is_the_mean_weighted_variance(rng, intercept):
     X, weight = rng.normal(size=(9, 5)) + 2.0, rng.uniform(size=(2, 9))
-    for found, w in zip(feature_variance(X, weight, intercept), weight, strict=True):
+    items = Subsets(0.0 * weight, weight, intercept)
+    for found, w in zip(feature_variance(X, items), weight, strict=True):
         A, _ = centred_samples(X, np.zeros(9), w, intercept)
         assert found == pytest.approx((A**2).sum() / w.sum() / 5)
 
@@ -506,8 +509,9 @@ def test_a_variance_is_not_less_than_its_rounding(rng):
     """Large, equal entries cancel; zero or less would be no penalty."""
     X, weight = rng.normal(size=(9, 5)), rng.uniform(size=(4, 9))
     X[:, 2] = 1e30 / 7
-    assert (feature_variance(X, weight, True) > 1e-16 * (1e30 / 7) ** 2).all()
-    assert (feature_variance(0.0 * X, weight, True) == 0).all()
+    items = Subsets(0.0 * weight, weight, True)
+    assert (feature_variance(X, items) > 1e-16 * (1e30 / 7) ** 2).all()
+    assert (feature_variance(0.0 * X, items) == 0).all()
 
 
 def of_tucker_rank(rng, ranks, shape):

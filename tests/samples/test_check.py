@@ -4,7 +4,8 @@ from oracles import assert_close, ridge_by_normal_equations
 from sklearn.base import BaseEstimator
 
 from sltr.parameters import check_nonnegative, check_shape
-from sltr.samples.check import check_covariates, check_new_samples, check_samples
+from sltr.samples.check import check_new_samples, check_samples
+from sltr.samples.covariates import learn_encoding
 from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 
@@ -130,7 +131,7 @@ def test_masked_values_are_refused_and_a_mask_of_nothing_is_dropped(rng):
     with pytest.raises(ValueError, match="2 entries of sample_weight are masked"):
         check_samples(Model(), X, y, hole_y)
     with pytest.raises(ValueError, match="2 entries of covariates are masked"):
-        check_covariates(hole_y, 5, X)
+        learn_encoding(hole_y, 5)
     model = Model()
     check_samples(model, X, y)
     with pytest.raises(ValueError, match="1 entries of X are masked"):

@@ -41,6 +41,7 @@ def fit(
     out: Out = Path("model.sltr"),
     y: Labels = None,
     target: Target = "y",
+    covariates: Covariates = None,
     mask: Mask = None,
     task: Task = "auto",
     epsilon: Annotated[
@@ -70,6 +71,7 @@ def fit(
     --------
         sltr fit data.npz --lambda-sparse 0.3 --lambda-low 0.3 --refine scale
         sltr fit X.npy --y people.csv --target age --out age.sltr
+        sltr fit X.npy --y people.csv --target score --covariates age,sex,site
         sltr fit scan*.nii.gz --y labels.csv --target condition --mask mask.nii.gz
         sltr fit data.npz --device cuda
     """
@@ -84,7 +86,14 @@ def fit(
         _check_fraction(lambda_low, "--lambda-low", "singular value")
     # On a device samples are in memory by definition.
     largest = memory_bytes(memory_limit) if device == "cpu" else None
-    loaded = read_samples(data, y=y, target=target, mask=mask, largest=largest)
+    loaded = read_samples(
+        data,
+        y=y,
+        target=target,
+        covariates=parse_names(covariates),
+        mask=mask,
+        largest=largest,
+    )
     labels = kind_of(loaded.y, task) != "regression"
     model = (SLTRClassifier if labels else SLTRRegressor)(
         epsilon=epsilon if epsilon == "loo" else _number(epsilon, "--epsilon"),
@@ -96,7 +105,8 @@ def fit(
     )
     X, responses = placed(loaded, device, labels=labels)
     with progress_bar("Fitting", quiet=json) as move:
-        model.set_params(progress=move).fit(X, responses)
+        model.set_params(progress=move)
+        model.fit(X, responses, covariates=loaded.covariates)
     given = data, reading_options(y, target, mask)
     write_model(model.set_params(progress=None), loaded, out, given, json)
 

@@ -98,8 +98,8 @@ Groups = Annotated[
 Covariates = Annotated[
     str | None,
     typer.Option(
-        help="Columns of numbers, with commas; for methods that take them (cp, "
-        "tucker).",
+        help="Columns of numbers or categories, with commas, not penalised; for "
+        "methods that take them (sltr, cp, tucker).",
         metavar="NAMES",
     ),
 ]

@@ -93,7 +93,7 @@ def load_samples(
         X=data.X,
         y=_one_axis(responses),
         groups=together,
-        covariates=_as_numbers(columns, covariates, source),
+        covariates=_beside(columns, covariates, source),
         coef=data.get("coef"),
         ids=data.get("ids"),
         note=beside.note,
@@ -215,16 +215,25 @@ def _require_columns(
         raise ValueError(msg)
 
 
-def _as_numbers(
+def _beside(
     columns: dict[str, np.ndarray], names: Sequence[str], source: Path
 ) -> np.ndarray | None:
+    """Return columns of numbers, and of words, which are categories."""
     try:
-        plain = [check_plain(columns[name], name) for name in names]
-        values = [np.asarray(column, float) for column in plain]
+        values = [_numbers_or_words(check_plain(columns[n], n)) for n in names]
     except (TypeError, ValueError) as error:
-        msg = f"The covariates {list(names)} of {source} are not all numbers: {error}."
+        msg = f"The covariates {list(names)} of {source} cannot be used: {error}."
         raise ValueError(msg) from error
+    if any(column.dtype == object for column in values):
+        values = [column.astype(object) for column in values]
     return np.column_stack(values) if values else None
+
+
+def _numbers_or_words(column: np.ndarray) -> np.ndarray:
+    try:
+        return np.asarray(column, float)
+    except (TypeError, ValueError):
+        return np.asarray(column, object)
 
 
 def _check_lengths(rows: list[tuple[str, Any]], n_samples: int, source: Path) -> None:

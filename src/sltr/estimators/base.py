@@ -8,8 +8,14 @@ from html import escape
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    is_classifier,
+)
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,6 +32,12 @@ from sltr.estimators.summary import Summary, summarise
 from sltr.parameters import verbose_logger, warn_caller
 from sltr.refine.lasso import MAX_STEPS
 from sltr.samples.check import check_new_samples
+from sltr.samples.covariates import (
+    Encoding,
+    encoding_of,
+    remember_encoding,
+    with_covariates,
+)
 from sltr.samples.front import Front, front_plan
 from sltr.samples.samples import Samples, as_design
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
@@ -129,6 +141,12 @@ class SLTRBase(BaseEstimator):
 
         return task_in_best_map(plan, prepared, splits)
 
+    def _beside(self, samples: Samples, covariates: Any, sample_weight: Any) -> Samples:
+        """Return samples with the covariates that were given beside them."""
+        return with_covariates(
+            samples, covariates, sample_weight, fit_intercept=self.fit_intercept
+        )
+
     @property
     def _chooses_map(self) -> bool:
         """Whether a fit looks at the responses to choose its map."""
@@ -153,10 +171,7 @@ class SLTRBase(BaseEstimator):
     def _set_coef(self, task: Task, fitted: Fitted, scale: np.ndarray | None) -> None:
         """Set the fit on all samples; that of a single response loses its axis."""
         front, fill = task.front, task.samples.fill
-        coef, pilot = (
-            values if front is None else front.coef(values)
-            for values in (fitted.coef[0, ...], fitted.pilot[0, ...])
-        )
+        coef, pilot = fitted.coef[0, ...], fitted.pilot[0, ...]
         self.mask_ = None if front is None else front.kept
         self.standardize_ = None if front is None else front.standardize
         self.smooth_ = {} if front is None else dict(front.strengths)
@@ -165,13 +180,26 @@ class SLTRBase(BaseEstimator):
         self.coef_, self.pilot_ = (
             (coef[0, ...], pilot[0, ...]) if single else (coef, pilot)
         )
-        intercept = fitted.intercept[0, ...]
+        intercept = fitted.intercept[0, ...] + self._set_covariates(task, fitted)
         offset = task.y_shift if task.fit_intercept else 0.0
         self.intercept_ = float(intercept[0]) + offset if single else intercept
         ranks = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
         self.ranks_ = ranks[0] if single else ranks
         factors = np.ones(coef.shape[0]) if scale is None else scale
         self.scale_ = factors if is_classifier(self) else float(factors[0])
+
+    def _set_covariates(self, task: Task, fitted: Fitted) -> Array:
+        """Set what was found of covariates; return what it adds to intercepts, (K,)."""
+        slopes, known = fitted.covariate_coef[0, ...], task.samples.known  # (q, K)
+        xp, single = array_namespace(slopes), slopes.shape[1] == 1
+        remember_encoding(self, Encoding(()) if known is None else known.encoding)
+        change = 0.0 * fitted.intercept[0, ...]
+        if known is not None:
+            slopes = slopes / as_array(known.scale, slopes)[:, None]
+            change = -(as_array(known.centre, slopes) @ slopes)
+        slopes = xp.matrix_transpose(slopes)
+        self.covariate_coef_ = slopes[0, :] if single else slopes
+        return change
 
 
 def warn_unless_converged(converged: Any, gap: Any, tol: float) -> None:
@@ -207,21 +235,49 @@ def warn_of_pilot(residual: float, n_iter: int) -> None:
     )
 
 
-class CalibratedLabels(ClassifierMixin, SLTRBase):
+class RegressorBeside(RegressorMixin):
+    """A regressor that may predict from covariates beside the samples."""
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
+    ) -> float:
+        """Return R² of the predictions."""
+        if covariates is None:
+            return super().score(X, y, sample_weight)
+        predicted = to_numpy(self.predict(X, covariates=covariates))
+        return float(r2_score(to_numpy(y), predicted, sample_weight=sample_weight))
+
+
+class ClassifierBeside(ClassifierMixin):
+    """A classifier that may predict from covariates beside the samples."""
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
+    ) -> float:
+        """Return the share of samples whose label is predicted."""
+        if covariates is None:
+            return super().score(X, y, sample_weight)
+        labels = self.predict(X, covariates=covariates)
+        return float(accuracy_score(y, labels, sample_weight=sample_weight))
+
+
+class CalibratedLabels(ClassifierBeside, SLTRBase):
     """Labels and probabilities from scores, by a sigmoid or a softmax."""
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, *, covariates: Any = None) -> Array:
         """Return log-odds (n,) of two classes, or logits (n, n_classes) of more."""
-        return calibrated_scores(linear_scores(self, X), self.sigmoids_)
+        scores = scores_with_covariates(self, X, covariates)
+        return calibrated_scores(scores, self.sigmoids_)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, *, covariates: Any = None) -> np.ndarray:
         """Return the most probable labels, shape (n,)."""
         check_is_fitted(self, "coef_")
-        return winning_labels(self.classes_, to_numpy(self.decision_function(X)))
+        decision = self.decision_function(X, covariates=covariates)
+        return winning_labels(self.classes_, to_numpy(decision))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, *, covariates: Any = None) -> np.ndarray:
         """Return calibrated probabilities, shape (n, n_classes)."""
-        logits = to_numpy(self.decision_function(X))
+        logits = to_numpy(self.decision_function(X, covariates=covariates))
         return probabilities(logits, own_sigmoids=has_own_sigmoids(self.sigmoids_))
 
 
@@ -255,6 +311,18 @@ def linear_scores(model: Any, X: Any) -> Array:
         xp = array_namespace(scores)
         return xp.reshape(scores, (-1,)) + float(model.intercept_)
     return scores + as_array(model.intercept_, scores)
+
+
+def scores_with_covariates(model: Any, X: Any, covariates: Any = None) -> Array:
+    """Return ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,), or (n, K)."""
+    scores = linear_scores(model, X)
+    Z = encoding_of(model).encode(covariates, scores.shape[0])
+    if Z.shape[1] == 0:
+        return scores
+    slopes = as_array(model.covariate_coef_, scores)
+    xp = array_namespace(slopes)
+    slopes = xp.matrix_transpose(slopes) if slopes.ndim == 2 else slopes
+    return scores + as_array(Z, scores) @ slopes
 
 
 def predict_linear(model: Any, X: Any) -> Array:

@@ -8,9 +8,11 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 from sklearn.model_selection import StratifiedKFold
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.arrays import Array, array_namespace, as_array, is_array_api, to_numpy
+from sltr.parameters import refuse
 from sltr.tuning.folds import Split
 from sltr.tuning.scores import class_numbers
 
@@ -43,6 +45,34 @@ def label_indicators(y: Any) -> tuple[np.ndarray, np.ndarray]:
         )
         raise ValueError(msg)
     return classes, indicators_among(classes, labels)
+
+
+def class_weighted(class_weight: Any, y: Any, sample_weight: Any) -> Any:
+    """Return weights of the samples, times those of their classes.
+
+    Examples
+    --------
+    >>> class_weighted("balanced", ["a", "b", "b", "b"], [1, 1, 1, 1]).tolist()
+    [2.0, 0.6666666666666666, 0.6666666666666666, 0.6666666666666666]
+    """
+    if class_weight is None:
+        return sample_weight
+    labels = np.ravel(to_numpy(y) if is_array_api(y) else np.asarray(y))
+    if isinstance(class_weight, dict):
+        unknown = [label for label in class_weight if label not in labels]
+        wrong = [w for w in class_weight.values() if not np.isreal(w) or not w >= 0]
+        if unknown or wrong:
+            refuse(
+                "class_weight", class_weight, "labels of y, and weights of at least 0"
+            )
+    elif class_weight != "balanced":
+        refuse("class_weight", class_weight, "None, 'balanced' or a dictionary")
+    weight = compute_sample_weight(class_weight, labels)
+    if sample_weight is None:
+        return weight
+    given = to_numpy(sample_weight) if is_array_api(sample_weight) else sample_weight
+    given = np.asarray(given, float)
+    return given * weight if given.shape in ((), weight.shape) else given
 
 
 def indicators_among(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:

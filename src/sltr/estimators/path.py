@@ -18,7 +18,7 @@ from sltr.estimators.base import warn_of_pilot, warn_unless_converged
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.samples.check import check_samples
 from sltr.tuning.candidates import LAMBDAS, grid_epsilons, grid_pairs
-from sltr.tuning.final import intercepts
+from sltr.tuning.final import basis_coefs
 from sltr.tuning.fits import plain_fits
 from sltr.tuning.task import prepare, ridge_pilots
 
@@ -139,7 +139,8 @@ def sltr_path(
     warn_unless_converged(converged, gap, tol)
     coef = xp.reshape(in_order("coef"), (-1, *samples.shape))
     # One subset, and candidates as if they were responses.
-    offset = intercepts(coef[None, ...], task, task.everyone, pilots)
+    offset = basis_coefs(coef[None, ...], task, task.everyone, pilots)
+    offset = xp.sum(offset[0, ...], axis=0)  # the intercept's, if there is one
     grid = [(epsilon, *pair) for epsilon in penalties for pair in pairs]
     epsilon, sparse, low = (
         as_array(column, samples.weight) for column in zip(*grid, strict=True)
@@ -149,7 +150,7 @@ def sltr_path(
         lambda_sparse=sparse,
         lambda_low=low,
         coef=coef,
-        intercept=offset[0, ...] + task.y_shift,
+        intercept=offset + task.y_shift,
         gap=gap,
         n_iter=in_order("n_iter"),
         converged=converged,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from sltr.arrays import (
     Array,
@@ -19,14 +18,16 @@ from sltr.arrays import (
 from sltr.core.tensor import flatten
 from sltr.estimators.base import (
     CalibratedLabels,
+    RegressorBeside,
     SLTRBase,
-    predict_linear,
+    scores_with_covariates,
     unchanged_on_failure,
     warn_of_lasso,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
     calibration_folds,
+    class_weighted,
     fit_sigmoids,
     label_indicators,
     label_shift,
@@ -37,11 +38,11 @@ from sltr.estimators.partial_fit import (
     moment_sigmoids,
     task_of_moments,
 )
-from sltr.parameters import check_nonnegative
+from sltr.parameters import check_nonnegative, refuse
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import FITTED
-from sltr.samples.samples import Samples
+from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.candidates import Candidate, check_lazy_refinements
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
@@ -136,7 +137,7 @@ class _SLTR(SLTRBase):
         self._tell()
 
 
-class SLTRRegressor(RegressorMixin, _SLTR):
+class SLTRRegressor(RegressorBeside, _SLTR):
     """Sparse and low-rank tensor regression about a ridge pilot.
 
     The pilot W̃ = (AᵀA + εI)⁻¹Aᵀy is computed once, A the centred samples as
@@ -243,6 +244,14 @@ class SLTRRegressor(RegressorMixin, _SLTR):
         The strength of each smooth mode.
     fill_ : dict or None
         What `missing` learnt: "mean", "scale", "loadings" and "noise".
+    covariate_coef_ : array of shape (q,)
+        Of the columns `covariate_names_`: a number is one, a category has one for each
+        level but the first.
+    covariate_names_, covariate_columns_ : lists of str
+        Encoded columns, and those that were given.
+    covariate_levels_ : dict
+        The levels of the columns that are categories, by their place.
+    n_covariates_in_ : int
     shape_in_ : tuple of int
     n_features_in_ : int
         Of flat rows; samples with several modes have `shape_in_` alone.
@@ -265,9 +274,16 @@ class SLTRRegressor(RegressorMixin, _SLTR):
     """
 
     @unchanged_on_failure
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRRegressor:
-        """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, covariates: Any = None
+    ) -> SLTRRegressor:
+        """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,).
+
+        `covariates` (n, q), an array or a table, are numbers and categories that are
+        not penalised: what they explain is removed from samples and responses.
+        """
         samples = check_samples(self, X, y, sample_weight)
+        samples = self._beside(samples, covariates, sample_weight)
         self.__dict__.pop("_moments", None)
         with explained_memory(), fitting_threads(samples.X):
             self._fit_task(self._task(samples, samples.y[:, None]))
@@ -305,9 +321,9 @@ class SLTRRegressor(RegressorMixin, _SLTR):
             self._fit_task(task_of_moments(self, self._settings()))
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, *, covariates: Any = None) -> Array:
         """Return predictions of shape (n,) for samples of the fitted shape."""
-        return predict_linear(self, X)
+        return scores_with_covariates(self, X, covariates)
 
 
 class SLTRClassifier(CalibratedLabels, _SLTR):
@@ -324,6 +340,10 @@ class SLTRClassifier(CalibratedLabels, _SLTR):
 fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, max_iter, \
 n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressor`.
+    class_weight : None, "balanced" or dict
+        Weights of the samples by their class, on top of `sample_weight`: given by
+        label, or such that all classes weigh the same. Probabilities are those of
+        samples so weighted.
 
     Attributes
     ----------
@@ -353,10 +373,66 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
     (['down', 'up'], (80, 2))
     """
 
+    def __init__(
+        self,
+        epsilon: float | str = "loo",
+        lambda_sparse: float = 0.1,
+        lambda_low: float = 0.1,
+        *,
+        radius: str = "relative",
+        coupling: str = "average",
+        weights: str | tuple[float, float] = "unit",
+        solver: str = "admm",
+        refine: str | tuple | None = None,
+        fit_intercept: bool = True,
+        feature_shape: tuple[int, ...] | None = None,
+        mask: Any = None,
+        missing: str = "error",
+        standardize: str | None = None,
+        smooth: Any = None,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        verbose: int = 0,
+        class_weight: str | dict | None = None,
+    ):
+        self.class_weight = class_weight
+        super().__init__(
+            epsilon,
+            lambda_sparse,
+            lambda_low,
+            radius=radius,
+            coupling=coupling,
+            weights=weights,
+            solver=solver,
+            refine=refine,
+            fit_intercept=fit_intercept,
+            feature_shape=feature_shape,
+            mask=mask,
+            missing=missing,
+            standardize=standardize,
+            smooth=smooth,
+            tol=tol,
+            max_iter=max_iter,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            progress=progress,
+            verbose=verbose,
+        )
+
     @unchanged_on_failure
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLTRClassifier:
-        """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,)."""
-        samples = check_samples(self, X, y, sample_weight, labels=True)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, covariates: Any = None
+    ) -> SLTRClassifier:
+        """Fit to samples X of shape (n, p1, …, pM) and labels y of shape (n,).
+
+        `covariates` as for `SLTRRegressor`.
+        """
+        weight = class_weighted(self.class_weight, y, sample_weight)
+        samples = check_samples(self, X, y, weight, labels=True)
+        samples = self._beside(samples, covariates, weight)
         self.__dict__.pop("_moments", None)
         self.classes_, indicators = label_indicators(samples.y)
         with explained_memory(), fitting_threads(samples.X):
@@ -366,7 +442,7 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
             splits = calibration_folds(indicators)
             folds = Folds.of(task, splits) if splits else None
             fitted = self._fit_task(task, folds)
-        scores = _out_of_fold(fitted, task.samples, folds)
+        scores = _out_of_fold(fitted, samples, folds)
         self.sigmoids_ = fit_sigmoids(scores, indicators, to_numpy(samples.weight))
         return self
 
@@ -387,9 +463,12 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
         samples to calibrate on.
         """
         self._refuse_maps("chunks of partial_fit are not kept")
+        if self.class_weight == "balanced":
+            refuse("class_weight", "balanced", "weights, since chunks are not kept")
         seen = getattr(self, "_moments", None)
+        weight = class_weighted(self.class_weight, y, sample_weight)
         samples = check_samples(
-            self, X, y, sample_weight, labels=True, min_samples=1, reset=seen is None
+            self, X, y, weight, labels=True, min_samples=1, reset=seen is None
         )
         fitted_classes = getattr(self, "classes_", None)
         self.classes_, indicators = known_classes(
@@ -420,5 +499,9 @@ def _out_of_fold(fitted: Fitted, samples: Samples, folds: Folds | None) -> np.nd
     groups = [(r, flatten(fitted.coef[first + s, ...])) for s, r in enumerate(rows)]
     scores = np.empty((n_samples, fitted.coef.shape[1]))
     for s, values in enumerate(samples.design.inner_groups(groups)):
-        scores[rows[s]] = to_numpy(values + fitted.intercept[first + s, ...])
+        values = values + fitted.intercept[first + s, ...]
+        if samples.covariates is not None:
+            Z = take_rows(samples.covariates, rows[s])
+            values = values + Z @ fitted.covariate_coef[first + s, ...]
+        scores[rows[s]] = to_numpy(values)
     return scores

@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from sltr.arrays import Array, as_array, explained_memory, fitting_threads, to_numpy
 from sltr.estimators.base import (
     CalibratedLabels,
+    RegressorBeside,
     SLTRBase,
-    predict_linear,
+    scores_with_covariates,
     unchanged_on_failure,
     warn_of_lasso,
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
+    class_weighted,
     fit_sigmoids,
     label_indicators,
     label_shift,
@@ -214,7 +215,7 @@ class _SLTRCV(SLTRBase):
         self._tell()
 
 
-class SLTRRegressorCV(RegressorMixin, _SLTRCV):
+class SLTRRegressorCV(RegressorBeside, _SLTRCV):
     """`SLTRRegressor` with penalty, radii and refinement chosen by cross-validation.
 
     One Gram matrix serves all folds and penalties, one chain of warm starts the
@@ -316,14 +317,23 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
 
     @unchanged_on_failure
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        covariates: Any = None,
     ) -> SLTRRegressorCV:
         """Choose and fit; with `groups`, a number `cv` of folds keeps each group whole.
 
         `groups` also go to a given splitter. Where folds keep groups whole, larger
-        penalties are tried.
+        penalties are tried. `covariates` (n, q), an array or a table, are numbers and
+        categories that are not penalised: what they explain is removed from samples
+        and responses, on each training fold anew.
         """
         samples = check_samples(self, X, y, sample_weight)
+        samples = self._beside(samples, covariates, sample_weight)
         splits = weighted_splits(self.cv, y, sample_weight, groups=groups)
         self._tune(
             samples,
@@ -334,9 +344,9 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
         )
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, *, covariates: Any = None) -> Array:
         """Return predictions of shape (n,) for samples of the fitted shape."""
-        return predict_linear(self, X)
+        return scores_with_covariates(self, X, covariates)
 
 
 class SLTRClassifierCV(CalibratedLabels, _SLTRCV):
@@ -356,6 +366,8 @@ max_iter, n_jobs, memory_limit, progress, verbose
     scoring : str or callable, optional
         As in scikit-learn; by default R² of the class indicators, which is finer
         than accuracy where samples are few.
+    class_weight : None, "balanced" or dict
+        As for `SLTRClassifier`.
 
     Attributes
     ----------
@@ -405,7 +417,9 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         memory_limit: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
         verbose: int = 0,
+        class_weight: str | dict | None = None,
     ):
+        self.class_weight = class_weight
         super().__init__(
             epsilons,
             lambdas_sparse,
@@ -434,17 +448,27 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
 
     @unchanged_on_failure
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        covariates: Any = None,
     ) -> SLTRClassifierCV:
         """Choose and fit; with `groups`, a number `cv` of folds keeps each group whole.
 
         `groups` also go to a given splitter. Where folds keep groups whole, larger
-        penalties are tried.
+        penalties are tried. `covariates` (n, q), an array or a table, are numbers and
+        categories that are not penalised: what they explain is removed from samples
+        and responses, on each training fold anew.
         """
-        samples = check_samples(self, X, y, sample_weight, labels=True)
+        weight = class_weighted(self.class_weight, y, sample_weight)
+        samples = check_samples(self, X, y, weight, labels=True)
+        samples = self._beside(samples, covariates, weight)
         self.classes_, indicators = label_indicators(samples.y)
         splits = weighted_splits(
-            self.cv, y, sample_weight, groups=groups, classifier=True
+            self.cv, y, weight, groups=groups, classifier=True
         )
         shift = label_shift(indicators.shape[1], self.fit_intercept)
         choice, folds = self._tune(
@@ -453,8 +477,8 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
             splits,
             y_shift=shift,
             classes=self.classes_,
-            weighted=sample_weight is not None,
-            grouped=whole_groups(splits, groups, sample_weight),
+            weighted=weight is not None,
+            grouped=whole_groups(splits, groups, weight),
         )
         rows = np.concatenate(folds.rows)
         self.sigmoids_ = fit_sigmoids(

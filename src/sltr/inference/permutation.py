@@ -41,7 +41,6 @@ from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.parameters import check_choice, check_count, refuse
 from sltr.samples.check import check_samples
-from sltr.samples.front import Centring
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.folds import Folds, Split, splits, weighted_splits, whole_groups
 from sltr.tuning.scores import metric_name
@@ -306,16 +305,17 @@ def _batch_scores(
     stacked = xp.stack(coefs, axis=1)  # (F, C, B·K, P)
     shape = (stacked.shape[0], -1, stacked.shape[-1])
     flat = xp.reshape(stacked, shape)
-    share = Centring.of_subsets(folds.training, task.samples.weight, True).share
-    y_mean = share @ Y if task.fit_intercept else 0.0 * (share @ Y)  # (F, B·K)
+    centring = task.centring(folds.training)
+    y_coef = centring.share @ Y  # (F, b, B·K)
     products = task.samples.design.inner_groups(
         [(rows, flat[f, ...]) for f, rows in enumerate(folds.rows)]
     )
     cross, size, total = 0.0, 0.0, 0.0
     for f, rows in enumerate(folds.rows):
-        about = xp.matmul(flat[f, ...], pilots.x_mean[f, ...])
+        basis = take_rows(centring.basis, rows)
+        about = basis @ (pilots.removed[f, ...] @ xp.matrix_transpose(flat[f, ...]))
         predicted = xp.reshape(products[f] - about, (len(rows), -1, Y.shape[1]))
-        target = take_rows(Y, rows) - y_mean[f, :]
+        target = take_rows(Y, rows) - basis @ y_coef[f, ...]
         weight = take_rows(task.samples.weight, rows)[:, None]
         total = total + xp.sum(weight * target**2, axis=0)
         weight, target = weight[:, None, :], target[:, None, :]

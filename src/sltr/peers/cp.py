@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from sltr.arrays import Array, array_namespace, as_array
-from sltr.estimators.base import unchanged_on_failure
+from sltr.estimators.base import ClassifierBeside, RegressorBeside, unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
@@ -63,7 +62,7 @@ class _CP(TensorGLMBase):
         return self._finish(prepared, fit)
 
 
-class CPRegressor(RegressorMixin, _CP):
+class CPRegressor(RegressorBeside, _CP):
     r"""Generalised linear model whose coefficient tensor has a low CP rank.
 
     With :math:`B = \sum_{r=1}^R b_r^{(1)} \circ \dots \circ b_r^{(M)}` and the
@@ -181,7 +180,7 @@ class CPRegressor(RegressorMixin, _CP):
         return self._fit(prepared)
 
 
-class CPClassifier(ClassifierMixin, _CP):
+class CPClassifier(ClassifierBeside, _CP):
     """Binary logistic regression whose coefficient tensor has a low CP rank.
 
     It is `CPRegressor` with ``family="binomial"`` (the problem, its parameters and its

@@ -183,7 +183,7 @@ def _intercept(samples: Samples, coef: Array, fit_intercept: bool) -> float:
     if not fit_intercept:
         return 0.0
     xp = array_namespace(coef)
-    share = Centring(samples.weight, True).share
+    share = Centring(samples.weight, True).share[0, :]
     mean = xp.sum((share @ samples.flat) * xp.reshape(coef, (-1,)))
     y_mean = xp.sum(xp.astype(share, samples.y.dtype, copy=False) * samples.y)
     return float(y_mean) - float(mean)
@@ -255,7 +255,7 @@ def _search_penalties(
         )
         share = xp.where(subset, samples.weight, 0.0)
         y_mean = float(fit_intercept) * (share @ responses) / xp.sum(share)
-        offset = float(fit_intercept) * xp.sum(pilots[0, ...] * means, axis=-1)
+        offset = xp.sum(pilots[0, :, :, None, :] * means[0, ...], axis=(-2, -1))
         coef = xp.reshape(pilots, (*pilots.shape[1:3], *samples.shape))
         return LinearTrials(coef, y_mean - offset)
 

@@ -15,17 +15,18 @@ from math import log
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
-from sltr.estimators.base import linear_scores
+from sltr.estimators.base import RegressorBeside, scores_with_covariates
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import search
 from sltr.refine.factors import CP, Form, unfoldings
 from sltr.refine.glm import FAMILIES, GLMFit, TensorGLM, fit_blocks, glm_starts
-from sltr.samples.check import check_covariates, check_samples
+from sltr.samples.check import check_samples
+from sltr.samples.covariates import encoded, remember_encoding
 from sltr.samples.front import divide_by_unit
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.choose import check_rule
@@ -268,10 +269,11 @@ class TensorGLMBase(BaseEstimator):
     def _checked_covariates(
         self, covariates: Any, samples: Samples, sample_weight: Any
     ) -> Array:
-        n_kept = samples.X.shape[0]
-        Z = check_covariates(covariates, n_kept, samples.X, sample_weight=sample_weight)
-        self.n_covariates_in_ = Z.shape[1]
-        return Z
+        encoding, Z = encoded(covariates, samples.X.shape[0], sample_weight)
+        remember_encoding(self, encoding)
+        if Z.shape[1] == 0:  # an empty list would lose its number of columns
+            return array_namespace(samples.X).zeros_like(samples.flat[:, :0])
+        return as_array(Z, samples.X)
 
     def _finish(self, prepared: Prepared, fit: GLMFit) -> Any:
         """Keep a fit; warn if its sweeps ran out, and say what the last one gained."""
@@ -318,15 +320,6 @@ class TensorGLMBase(BaseEstimator):
         return predict_mean(self, X, covariates, self.family)
 
 
-def scores_with_covariates(model: Any, X: Any, covariates: Any) -> Array:
-    """Return η = ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,)."""
-    eta = linear_scores(model, X)
-    Z = check_covariates(
-        covariates, eta.shape[0], eta, n_columns=model.n_covariates_in_
-    )
-    return eta + Z @ as_array(model.covariate_coef_, Z) if Z.shape[1] else eta
-
-
 def predict_mean(model: Any, X: Any, covariates: Any, family: str) -> Array:
     """Return the expected responses, shape (n,)."""
     return FAMILIES[family].mean(scores_with_covariates(model, X, covariates))
@@ -359,7 +352,7 @@ class GlmTrials:
         return candidate
 
 
-class TensorGLMSearch(RegressorMixin, TensorGLMBase):
+class TensorGLMSearch(RegressorBeside, TensorGLMBase):
     """What the tuned CP and Tucker models share: the choice of a form and a ridge."""
 
     alphas_ridge: Sequence[float]

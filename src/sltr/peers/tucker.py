@@ -8,9 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from sklearn.base import RegressorMixin
-
-from sltr.estimators.base import unchanged_on_failure
+from sltr.estimators.base import RegressorBeside, unchanged_on_failure
 from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
     ALPHAS_RIDGE,
@@ -97,7 +95,7 @@ class TuckerRegressorCV(TensorGLMSearch):
         return self._fit_best(*given, forms, "ranks", TuckerRegressor)
 
 
-class TuckerRegressor(RegressorMixin, TensorGLMBase):
+class TuckerRegressor(RegressorBeside, TensorGLMBase):
     r"""Generalised linear model whose coefficient tensor has low multilinear ranks.
 
     With :math:`B = G \times_1 B_1 \dots \times_M B_M` and the family's canonical link

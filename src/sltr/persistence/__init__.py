@@ -26,6 +26,7 @@ import sltr.peers
 from sltr.persistence.files import write_atomically
 from sltr.persistence.reading import CHECKSUM, TEXT, checksum_of, read_model
 from sltr.persistence.values import Tensors, decode, encode, printable
+from sltr.samples.covariates import Encoding, encoding_of
 
 __all__ = [
     "estimator_classes",
@@ -255,7 +256,7 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         ),
         "mask_": fitted.get("mask_") is None or fitted["mask_"].shape == shape,
         "classes_": classes is None or len(classes) == (2 if single else n_scores),
-        "n_covariates_in_": not q or fitted["covariate_coef_"].shape == (q,),
+        "n_covariates_in_": not q or _covariates_agree(q, fitted),
         # Its length comes first: a range can be longer than memory.
         "feature_shape": folded is None
         or (len(folded) == len(shape) and tuple(folded) == shape),
@@ -264,6 +265,16 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         if not agrees:
             msg = f"its {name} does not agree with a coef_ of shape {coef.shape}"
             raise ValueError(msg)
+
+
+def _covariates_agree(q: int, fitted: dict[str, Any]) -> bool:
+    """Say whether there is a coefficient for each encoded covariate."""
+    columns, levels = fitted.get("covariate_columns_"), fitted.get("covariate_levels_")
+    if columns is None:
+        return fitted["covariate_coef_"].shape == (q,)
+    encoding = Encoding(tuple(columns), levels or {})
+    right = len(columns) == q and encoding.names == fitted["covariate_names_"]
+    return right and fitted["covariate_coef_"].shape[-1] == len(encoding.names)
 
 
 def _build(cls: type, params: dict[str, Any], fitted: dict[str, Any]) -> Any:
@@ -278,8 +289,8 @@ def _build(cls: type, params: dict[str, Any], fitted: dict[str, Any]) -> Any:
         rows = fitted.get("n_features_in_") == prod(shape)
         shape = (prod(shape),) if rows else shape
     sample = np.zeros((1, *shape), fitted["coef_"].dtype)
-    q = fitted.get("n_covariates_in_", 0)
-    more = {"covariates": np.zeros((1, q))} if q else {}
+    row = encoding_of(model).example()
+    more = {} if row is None else {"covariates": row}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.predict(sample, **more)

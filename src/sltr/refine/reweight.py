@@ -78,7 +78,7 @@ class _Problem:
     X: Array  # (n, P)
     subsets: Subsets
     shape: tuple[int, ...]
-    means: Array  # (B, P), of each item's samples; zero without an intercept
+    removed: Array  # (B, b, P), the regression of each item's samples on the basis
     cross: Array  # (B, p1, …, pM), Aᵀy
     mean_eigenvalue: Array  # (B,), of AAᵀ
     covariances: list[Array]  # (B, p_m, p_m) for each mode, of trace one
@@ -87,23 +87,20 @@ class _Problem:
     def of(X: Array, subsets: Subsets, shape: tuple[int, ...]) -> _Problem:
         """Prepare what all steps share."""
         xp = array_namespace(X)
-        weight, fit_intercept = subsets.weight, subsets.fit_intercept
-        total = xp.sum(weight, axis=1)
-        means = subsets.centring.share @ X
-        if not fit_intercept:
-            means = 0.0 * means
+        total = xp.sum(subsets.weight, axis=1)
+        removed = subsets.centring.share @ X
         cross = xp.reshape(subsets.cross(X), (-1, *shape))
-        variance = feature_variance(X, weight, fit_intercept)
+        variance = feature_variance(X, subsets)
         count = subsets.count
         side = xp.where(count < X.shape[1], count, float(X.shape[1]))
         return _Problem(
             X,
             subsets,
             shape,
-            means,
+            removed,
             cross,
             variance * total * X.shape[1] / side,
-            _mode_covariances(X, weight, means, shape),
+            _mode_covariances(X, subsets, removed, shape),
         )
 
     def solved(self, metric: _Metric, coef: Array, tol: float) -> Array:
@@ -145,25 +142,29 @@ class _Problem:
     def _normal(self, v: Array) -> Array:
         """Return AᵀA·v for each item."""
         xp = array_namespace(v)
-        flat = flatten(v)
-        shift = xp.linalg.vecdot(self.means, flat, axis=-1)[:, None]
+        flat, basis = flatten(v), self.subsets.centring.basis
+        shift = (self.removed @ flat[:, :, None])[:, :, 0] @ xp.matrix_transpose(basis)
         fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(flat)) - shift
         rows = self.subsets.weight * fitted
-        image = rows @ self.X - xp.sum(rows, axis=1)[:, None] * self.means
-        return xp.reshape(image, v.shape)
+        excess = ((rows @ basis)[:, None, :] @ self.removed)[:, 0, :]
+        return xp.reshape(rows @ self.X - excess, v.shape)
 
 
 def _mode_covariances(
-    X: Array, weight: Array, means: Array, shape: tuple[int, ...]
+    X: Array, subsets: Subsets, removed: Array, shape: tuple[int, ...]
 ) -> list[Array]:
     """Return each item's covariance of each mode's rows, (B, p_m, p_m), trace one."""
     xp = array_namespace(X)
     tensors = xp.reshape(X, (-1, *shape))
-    total = xp.sum(weight, axis=1)[:, None, None]
+    weight, scaled = subsets.weight, subsets.centring.moments @ removed
+    batch = removed.shape[:2]
     found = []
     for mode, size in enumerate(shape):
-        centre = unfold(xp.reshape(means, (-1, *shape)), mode)
-        mean_part = total * (centre @ xp.matrix_transpose(centre))
+        left, right = (
+            unfold(xp.reshape(part, (-1, *shape)), mode) for part in (scaled, removed)
+        )
+        products = left @ xp.matrix_transpose(right)
+        mean_part = xp.sum(xp.reshape(products, (*batch, size, size)), axis=1)
         second = -mean_part
         for part in row_ranges(X.shape[0], max(1, BLOCK_ENTRIES // size**2)):
             rows = unfold(tensors[part, ...], mode)

@@ -20,6 +20,7 @@ class Subsets:
     y: Array  # (B, n)
     weight: Array  # (B, n)
     fit_intercept: bool
+    covariates: Array | None = None  # (n, q), not penalised
 
     @cached_property
     def target(self) -> Array:
@@ -28,8 +29,8 @@ class Subsets:
 
     @cached_property
     def centring(self) -> Centring:
-        """What centres samples by each item's weighted mean."""
-        return Centring(self.weight, self.fit_intercept)
+        """What removes each item's weighted mean, and what covariates explain."""
+        return Centring(self.weight, self.fit_intercept, self.covariates)
 
     @cached_property
     def count(self) -> Array:
@@ -38,7 +39,7 @@ class Subsets:
         return xp.sum(xp.where(weight > 0, clip(weight, 1.0, None), 0.0), axis=1)
 
     def centred(self, values: Array) -> Array:
-        """Centre (B, n) by each item's weighted mean over the samples."""
+        """Return (B, n) less each item's regression on an intercept and covariates."""
         return self.centring.residual(values)
 
     def take(self, items: Sequence[int]) -> Subsets:
@@ -52,11 +53,13 @@ class Subsets:
         """Return the items on some of the samples."""
         xp = array_namespace(self.weight)
         y, weight = (xp.take(values, rows, axis=1) for values in (self.y, self.weight))
-        return replace(self, y=y, weight=weight)
+        Z = self.covariates
+        Z = None if Z is None else xp.take(Z, rows, axis=0)
+        return replace(self, y=y, weight=weight, covariates=Z)
 
     def cross(self, X: Array) -> Array:
         """Return Aᵀy of each item, (B, P), for samples (n, P)."""
-        # Weighted and centred, responses sum to zero: samples need no centring.
+        # Weighted and centred, responses are orthogonal to what centring removes.
         return (self.weight * self.target) @ X
 
     def ridge(self, design: Array, penalty: Array, scale: Array | None = None) -> Array:
@@ -78,14 +81,14 @@ class Subsets:
         shift = shift * xp.eye(size, dtype=design.dtype, device=device(design))
         if n_columns > n_samples:
             return self._dual_ridge(design, shift, scale)
-        # Centring changes the normal equations by one rank: no centred copy is made.
+        # Centring changes the normal equations by few ranks: no centred copy is made.
         weighted = design * self.weight[:, None, :]
         normal = weighted @ xp.matrix_transpose(design)
         rhs = weighted @ self.target[:, :, None]
-        if self.fit_intercept:
-            total = xp.sum(self.weight, axis=1)[:, None, None]
-            mean = design @ self.centring.share[:, :, None]
-            normal = normal - total * (mean @ xp.matrix_transpose(mean))
+        centring = self.centring
+        if centring.basis.shape[1]:
+            coef = design @ xp.matrix_transpose(centring.share)  # (B, d, b)
+            normal = normal - coef @ centring.moments @ xp.matrix_transpose(coef)
         if scale is None:
             return xp.linalg.solve(normal + shift, rhs)[:, :, 0]
         column = scale[:, :, None]
@@ -95,8 +98,10 @@ class Subsets:
     def _dual_ridge(self, design: Array, shift: Array, scale: Array | None) -> Array:
         xp = array_namespace(design)
         root = xp.sqrt(self.weight)
-        if self.fit_intercept:
-            design = design - design @ self.centring.share[:, :, None]
+        basis, share = self.centring.basis, self.centring.share
+        if basis.shape[1]:
+            coef = design @ xp.matrix_transpose(share)
+            design = design - coef @ xp.matrix_transpose(basis)
         column = 1.0 if scale is None else scale[:, :, None]
         scaled = root[:, None, :] * design * column
         kernel = xp.matrix_transpose(scaled) @ scaled
@@ -108,21 +113,16 @@ class Subsets:
         return self.centred((coef[:, None, :] @ design)[:, 0, :])
 
 
-def feature_variance(X: Array, weight: Array, fit_intercept: bool) -> Array:
-    """Return the features' mean variance in each subset, shape (B,).
-
-    Parameters
-    ----------
-    X : array of shape (n, P)
-    weight : array of shape (B, n)
-    """
+def feature_variance(X: Array, subsets: Subsets) -> Array:
+    """Return the mean variance of features (n, P) in each subset, shape (B,)."""
     xp = array_namespace(X)
+    weight, centring = subsets.weight, subsets.centring
     total = xp.sum(weight, axis=1)
     squares = weight @ xp.linalg.vecdot(X, X, axis=-1) / total
-    if not fit_intercept:
+    if centring.basis.shape[1] == 0:
         return squares / X.shape[1]
-    means = (weight / total[:, None]) @ X
-    rest = squares - xp.linalg.vecdot(means, means, axis=-1)
+    coef = centring.share @ X  # (B, b, P)
+    explained = xp.sum(coef * (centring.moments @ coef), axis=(1, 2))
     # A penalty in proportion to it then outweighs rounding.
     least = ROUNDINGS * xp.finfo(X.dtype).eps * squares
-    return xp.maximum(rest, least) / X.shape[1]
+    return xp.maximum(squares - explained / total, least) / X.shape[1]

@@ -8,7 +8,8 @@ Three systems compute it. They differ in what is made once and then serves
 every penalty, subset and response: the Gram matrix of the samples (n ≤ P), the
 moments of the features (P < n), or a sketch (conjugate gradients, when neither
 fits). Centring a subset needs no second pass: with C the map that scales by
-root weights and removes the weighted mean, A = Cᵀ(X − shift) for any shift.
+root weights and removes the weighted mean, and what covariates explain,
+A = Cᵀ(X − shift) for any shift.
 """
 
 from __future__ import annotations
@@ -52,9 +53,11 @@ class RidgeSystem(Protocol):
         """Return the system of the same samples with other responses (n, K)."""
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots (S, E, K, P) and the subsets' weighted mean samples (S, P).
+        """Return pilots (S, E, K, P) and what was removed from the samples, (S, b, P).
 
-        `subsets` (S, n) is true where a sample takes part; `epsilons` is (E,).
+        That is the regression of the subsets' samples on the basis of `Centring`: the
+        weighted mean first, then the slopes of covariates. `subsets` (S, n) is true
+        where a sample takes part; `epsilons` is (E,).
         """
 
     def loo_losses(self, epsilons: Array) -> Array:
@@ -97,6 +100,7 @@ def ridge_system(
     weight: Array,
     *,
     fit_intercept: bool,
+    covariates: Array | None = None,
     method: str = "auto",
     loo: bool = False,
     memory: int | None = None,
@@ -106,6 +110,7 @@ def ridge_system(
     """Prepare the cheapest of the three systems for these samples.
 
     X is a design or an array (n, P), Y is (n, K) and the weights (n,) are positive.
+    Covariates (n, q) are not penalised.
     `loo` says that leave-one-out errors will be asked for, and `memory` how many
     bytes to keep to. `unconverged` is called with the relative residual reached and
     the number of iterations, if conjugate gradients run out of theirs.
@@ -117,9 +122,9 @@ def ridge_system(
             *X.shape, itemsize=itemsize, memory=memory, limits=limits
         )
     if method == "primal":
-        return moment_ridge(X, Y, weight, fit_intercept)
+        return moment_ridge(X, Y, weight, fit_intercept, covariates)
     if method == "dual":
-        system = gram_ridge(X, Y, weight, fit_intercept)
+        system = gram_ridge(X, Y, weight, fit_intercept, covariates)
         return system.with_spectrum() if loo else system
     rank = limits.sketch_rank
     if memory is not None:
@@ -130,6 +135,7 @@ def ridge_system(
         Y,
         weight,
         fit_intercept,
+        covariates,
         rank=rank,
         max_iter=limits.max_iter,
         unconverged=unconverged,

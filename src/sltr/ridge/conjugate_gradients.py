@@ -96,6 +96,7 @@ class CGRidge:
     Y: Array
     weight: Array
     fit_intercept: bool
+    covariates: Array | None = None
     sketch: Array | None = None
     tol: float = 1e-10
     max_iter: int = 2000
@@ -106,10 +107,12 @@ class CGRidge:
         return replace(self, Y=Y)
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots and the subsets' means (S, P); two reads of X per iteration."""
+        """Return pilots and what was removed, (S, b, P); two reads per iteration."""
         xp = array_namespace(self.Y)
         everywhere = subsets[:, None, :]  # for all penalties
-        centring = Centring.of_subsets(everywhere, self.weight, self.fit_intercept)
+        centring = Centring.of_subsets(
+            everywhere, self.weight, self.fit_intercept, self.covariates
+        )
         # (S, E, n, K): one system for each subset and penalty
         rhs = centring.gather(self.Y) + 0.0 * epsilons[None, :, None, None]
         penalty = epsilons[None, :, None, None]
@@ -129,11 +132,13 @@ class CGRidge:
             self.unconverged(residual, n_iter)
         rows = xp.matrix_transpose(centring.spread(solution))  # (S, E, K, n)
         flat = xp.reshape(rows, (-1, self.X.shape[0]))
-        shares = centring.share[:, 0, :]
-        products = self.X.combine(xp.concat([flat, shares], axis=0))
-        n_pilots = flat.shape[0]
-        shape = (*rows.shape[:3], self.X.shape[1])
-        return xp.reshape(products[:n_pilots, :], shape), products[n_pilots:, :]
+        shares = centring.share[:, 0, ...]  # (S, b, n)
+        shapes = [(*part.shape[:-1], self.X.shape[1]) for part in (rows, shares)]
+        both = [flat, xp.reshape(shares, (-1, self.X.shape[0]))]
+        products = self.X.combine(xp.concat(both, axis=0))
+        parts = products[: flat.shape[0], :], products[flat.shape[0] :, :]
+        pilots, means = map(xp.reshape, parts, shapes)
+        return pilots, means
 
     def _preconditioner(
         self, centring: Centring, penalty: Array
@@ -146,7 +151,8 @@ class CGRidge:
         rows = self.sketch / xp.sqrt(self.weight)[:, None]
         kernels = []
         for s in range(centring.weight.shape[0]):
-            subset = Centring(centring.weight[s, 0, :], self.fit_intercept)
+            weight = centring.weight[s, 0, :]
+            subset = Centring(weight, self.fit_intercept, self.covariates)
             part = subset.gather(rows)
             kernels.append(xp.matrix_transpose(part) @ part)
         kernel = xp.stack(kernels, axis=0)
@@ -179,17 +185,16 @@ class CGRidge:
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
         xp = array_namespace(self.weight)
-        centring = Centring(self.weight, self.fit_intercept)
-        centre = self.X.combine(centring.share[None, :])[0, ...]
-        if not self.fit_intercept:
-            centre = 0.0 * centre
-        squares = xp.concat(list(self.X.map_rows(_squares, (), [centre])))
+        centring = Centring(self.weight, self.fit_intercept, self.covariates)
+        centre = self.X.combine(centring.share)
+        parts = self.X.map_rows(_squares, [centring.basis], [centre])
+        squares = xp.concat(list(parts))
         trace = xp.sum(self.weight * squares)
         return mean_eigenvalue(trace, self.weight, self.X.shape[1])
 
 
-def _squares(X: Array, centre: Array) -> Array:
-    part = X - centre
+def _squares(X: Array, basis: Array, centre: Array) -> Array:
+    part = X - basis @ centre
     return array_namespace(part).linalg.vecdot(part, part, axis=-1)
 
 
@@ -198,30 +203,32 @@ def cg_ridge(
     Y: Array,
     weight: Array,
     fit_intercept: bool,
+    covariates: Array | None = None,
     *,
     rank: int,
     max_iter: int,
     unconverged: Unconverged | None = None,
 ) -> CGRidge:
     """Make a sketch of this rank, which reads X twice."""
-    sketch = _nystrom_factor(X, weight, fit_intercept, rank)
+    sketch = _nystrom_factor(X, Centring(weight, fit_intercept, covariates), rank)
     return CGRidge(
         X,
         Y,
         weight,
         fit_intercept,
+        covariates,
         sketch,
         max_iter=max_iter,
         unconverged=unconverged,
     )
 
 
-def _nystrom_factor(X: Design, weight: Array, fit_intercept: bool, rank: int) -> Array:
+def _nystrom_factor(X: Design, centring: Centring, rank: int) -> Array:
     """Return F of shape (n, r) with F·Fᵀ close to AAᵀ, from one random sketch."""
+    weight = centring.weight
     xp = array_namespace(weight)
     n_samples, n_features = X.shape
     rank = min(rank, n_samples, n_features)
-    centring = Centring(weight, fit_intercept)
     test = np.random.default_rng(0).standard_normal((n_samples, rank))
     test = xp.linalg.qr(as_array(test, weight)).Q
     pilots = X.combine(xp.matrix_transpose(centring.spread(test)))

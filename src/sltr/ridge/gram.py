@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, positive_solver, to_python
 from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
-from sltr.samples.front import Centring
+from sltr.samples.front import Centring, least_squares
 from sltr.samples.samples import Design
 
 # Of a pilot found through the eigendecomposition, relative to its size.
@@ -29,6 +29,7 @@ class GramRidge:
     weight: Array
     fit_intercept: bool
     gram: Array
+    covariates: Array | None = None
     spectrum: Any = None
 
     def with_spectrum(self) -> GramRidge:
@@ -40,15 +41,22 @@ class GramRidge:
         return replace(self, Y=Y)
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots and the subsets' means (S, P); reads X once for all."""
+        """Return pilots and what was removed, (S, b, P); reads X once for all."""
         duals = self._duals(subsets, epsilons)
         xp = array_namespace(duals)
         rows = xp.reshape(duals, (-1, self.X.shape[0]))
-        shares = Centring.of_subsets(subsets, self.weight, True).share
-        products = self.X.combine(xp.concat([rows, shares], axis=0))
-        n_pilots = rows.shape[0]
-        shape = (*duals.shape[:3], self.X.shape[1])
-        return xp.reshape(products[:n_pilots, :], shape), products[n_pilots:, :]
+        shares = self._centring(subsets).share
+        shapes = [(*part.shape[:-1], self.X.shape[1]) for part in (duals, shares)]
+        both = [rows, xp.reshape(shares, (-1, self.X.shape[0]))]
+        products = self.X.combine(xp.concat(both, axis=0))
+        parts = products[: rows.shape[0], :], products[rows.shape[0] :, :]
+        pilots, means = map(xp.reshape, parts, shapes)
+        return pilots, means
+
+    def _centring(self, subsets: Array) -> Centring:
+        return Centring.of_subsets(
+            subsets, self.weight, self.fit_intercept, self.covariates
+        )
 
     def _duals(self, subsets: Array, epsilons: Array) -> Array:
         """Return c of shape (S, E, K, n) with pilot = c·X."""
@@ -74,7 +82,8 @@ class GramRidge:
         """Return c of shape (E, K, n) from the decomposition for all samples.
 
         With H = (K + εI)⁻¹ for all of them, responses of those left out are chosen
-        such that these get no share in H·y; the intercept makes shares sum to zero.
+        such that these get no share in H·y; the intercept makes shares sum to zero,
+        and covariates make them orthogonal to these.
         """
         values, vectors = self.spectrum
         xp = array_namespace(values)
@@ -83,8 +92,9 @@ class GramRidge:
         rows = xp.take(vectors, out, axis=0)
         inside = xp.astype(subset, values.dtype)[:, None]
         root = xp.sqrt(self.weight)[:, None] * inside
-        centring = Centring.of_subsets(subset, self.weight, self.fit_intercept)
-        rhs = back @ xp.concat([centring.gather(self.Y), root], axis=1)
+        centring, n_responses = self._centring(subset), self.Y.shape[1]
+        basis = root * centring.basis
+        rhs = back @ xp.concat([centring.gather(self.Y), basis], axis=1)
         duals = []
         for e in range(epsilons.shape[0]):
             inverse = (1.0 / (clip(values, 0.0, None) + epsilons[e]))[:, None]
@@ -94,11 +104,11 @@ class GramRidge:
                 excess = positive_solver(block)(xp.take(shares, out, axis=0))
                 lift = inverse * (xp.matrix_transpose(rows) @ excess)
                 shares = inside * (shares - vectors @ lift)
-            responses, level = shares[:, :-1], shares[:, -1:]
-            if self.fit_intercept:
-                size = xp.sum(root * level)
-                sums = xp.sum(root * responses, axis=0)
-                responses = responses - level * (sums / size)
+            responses, level = shares[:, :n_responses], shares[:, n_responses:]
+            if basis.shape[1]:
+                across = xp.matrix_transpose(basis)
+                excess = least_squares(across @ level, across @ responses)
+                responses = responses - level @ excess
             duals.append(xp.matrix_transpose(root * responses))
         return xp.stack(duals, axis=0)
 
@@ -106,7 +116,10 @@ class GramRidge:
         """Return c of shape (E, K, n) by solving for the subset alone."""
         xp = array_namespace(self.gram)
         rows = xp.nonzero(subset)[0]
-        centring = Centring(xp.take(self.weight, rows, axis=0), self.fit_intercept)
+        Z = self.covariates
+        Z = None if Z is None else xp.take(Z, rows, axis=0)
+        weight = xp.take(self.weight, rows, axis=0)
+        centring = Centring(weight, self.fit_intercept, Z)
         kernel = xp.take(xp.take(self.gram, rows, axis=0), rows, axis=1)
         rhs = centring.gather(xp.take(self.Y, rows, axis=0))
         solved = penalised_solves(centring.both(kernel), rhs, epsilons)  # (E, m, K)
@@ -120,14 +133,15 @@ class GramRidge:
     def loo_losses(self, epsilons: Array) -> Array:
         """Return squared leave-one-out errors for each penalty, (E, n)."""
         xp = array_namespace(self.gram)
-        centring = Centring(self.weight, self.fit_intercept)
+        centring = self._everyone
         values, vectors = self.spectrum or self.with_spectrum().spectrum
         rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
-        # I − H = ε(K + εI)⁻¹, of which the intercept takes its own direction.
+        # I − H = ε(K + εI)⁻¹, of which the basis takes its own directions.
         shrink = epsilons[:, None] / (clip(values, 0.0, None) + epsilons[:, None])
         residuals = vectors @ (shrink[:, :, None] * rhs)
         leverage = 1.0 - shrink @ xp.matrix_transpose(vectors**2)
-        return leave_one_out(residuals, leverage, self.weight, self.fit_intercept)
+        leverage = leverage + centring.leverage
+        return leave_one_out(residuals, leverage, self.weight)
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
@@ -135,9 +149,20 @@ class GramRidge:
         return mean_eigenvalue(trace, self.weight, self.X.shape[1])
 
     def _kernel(self) -> Array:
-        return Centring(self.weight, self.fit_intercept).both(self.gram)
+        return self._everyone.both(self.gram)
+
+    @property
+    def _everyone(self) -> Centring:
+        return Centring(self.weight, self.fit_intercept, self.covariates)
 
 
-def gram_ridge(X: Design, Y: Array, weight: Array, fit_intercept: bool) -> GramRidge:
+def gram_ridge(
+    X: Design,
+    Y: Array,
+    weight: Array,
+    fit_intercept: bool,
+    covariates: Array | None = None,
+) -> GramRidge:
     """Make the Gram matrix: the one product that is quadratic in n."""
-    return GramRidge(X, Y, weight, fit_intercept, X.gram(centred=fit_intercept))
+    gram = X.gram(centred=fit_intercept)
+    return GramRidge(X, Y, weight, fit_intercept, gram, covariates)

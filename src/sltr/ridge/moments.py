@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, to_float64, to_numpy
 from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
+from sltr.samples.front import Centring, least_squares
 from sltr.samples.samples import Design
 
 
@@ -48,6 +49,48 @@ class Moments:
             self.second + scaled * self.x_mean[None, :],
             self.cross + scaled * self.y_mean[None, :],
         )
+
+    def regressed(self, fit_intercept: bool, n_covariates: int) -> Regressed:
+        """Return the normal equations less what an intercept and covariates explain.
+
+        The last responses are the covariates.
+        """
+        xp = array_namespace(self.second)
+        normal, cross = self.normal(fit_intercept)
+        n_responses = self.y_mean.shape[0] - n_covariates
+        y_mean, z_mean = self.y_mean[:n_responses], self.y_mean[n_responses:]
+        means, y_means = self.x_mean[None, :], y_mean[None, :]
+        if not fit_intercept:
+            means, y_means = means[:0, :], y_means[:0, :]
+        if n_covariates == 0:
+            return Regressed(normal, cross, means, y_means)
+        products = self.y_second
+        if not fit_intercept:
+            scaled = (self.weight * self.y_mean)[:, None]
+            products = products + scaled * self.y_mean[None, :]
+        x_cross, cross = cross[:, n_responses:], cross[:, :n_responses]
+        moments = products[n_responses:, n_responses:]
+        slopes = least_squares(moments, xp.matrix_transpose(x_cross))  # (q, P)
+        y_slopes = least_squares(moments, products[n_responses:, :n_responses])
+        if fit_intercept:
+            means = means - z_mean[None, :] @ slopes
+            y_means = y_means - z_mean[None, :] @ y_slopes
+        return Regressed(
+            normal - x_cross @ slopes,
+            cross - x_cross @ y_slopes,
+            xp.concat([means, slopes], axis=0),
+            xp.concat([y_means, y_slopes], axis=0),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Regressed:
+    """Normal equations, and the regressions of samples and responses on a basis."""
+
+    normal: Array  # (P, P)
+    cross: Array  # (P, K)
+    x_coef: Array  # (b, P)
+    y_coef: Array  # (b, K)
 
 
 def moments(X: Array, Y: Array, weight: Array) -> Moments:
@@ -123,11 +166,13 @@ class MomentRidge:
     Y: Array
     weight: Array
     fit_intercept: bool
-    total: Moments
+    total: Moments  # of the responses, and then of the covariates
+    covariates: Array | None = None
 
     def with_responses(self, Y: Array) -> MomentRidge:
         """Return the system with other responses: one pass, for their products."""
-        xp, kept = array_namespace(self.weight), self.total
+        xp, kept, given = array_namespace(self.weight), self.total, Y
+        Y = _beside(Y, self.covariates)
         share = to_float64(self.weight / xp.sum(self.weight))[None, :]
         y_mean = (share @ to_float64(Y))[0, ...]
         rest = xp.astype(to_float64(Y) - y_mean, kept.dtype)
@@ -140,16 +185,16 @@ class MomentRidge:
             cross=sum(to_float64(part) for part in parts),
             y_second=to_float64(xp.matrix_transpose(weighted) @ rest),
         )
-        return replace(self, Y=Y, total=total)
+        return replace(self, Y=given, total=total)
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots and the subsets' means (S, P); reads what is left out."""
+        """Return pilots and what was removed, (S, b, P); reads what is left out."""
         xp = array_namespace(self.weight)
         solved, means = [], []
         for s in range(subsets.shape[0]):
-            part = self._moments_of(subsets[s, :])
-            solved.append(penalised_solves(*part.normal(self.fit_intercept), epsilons))
-            means.append(part.x_mean)
+            part = self._regressed(self._moments_of(subsets[s, :]))
+            solved.append(penalised_solves(part.normal, part.cross, epsilons))
+            means.append(part.x_coef)
         pilots, dtype = xp.matrix_transpose(xp.stack(solved, axis=0)), self.total.dtype
         return xp.astype(pilots, dtype), xp.astype(xp.stack(means, axis=0), dtype)
 
@@ -159,51 +204,67 @@ class MomentRidge:
         out = xp.nonzero(~subset)[0]
         if out.shape[0] == 0:
             return self.total
-        rowwise = [xp.take(values, out, axis=0) for values in (self.Y, self.weight)]
+        responses = _beside(self.Y, self.covariates)
+        rowwise = [xp.take(values, out, axis=0) for values in (responses, self.weight)]
         left_out = self.X.take(to_numpy(out)).reduce_rows(moments, merge, rowwise)
         return without(self.total, left_out)
 
     def loo_losses(self, epsilons: Array) -> Array:
         """Return squared leave-one-out errors for each penalty, (E, n)."""
         xp = array_namespace(self.weight)
-        normal, cross = self.total.normal(self.fit_intercept)
-        values, vectors = eigh(normal)
+        part = self._regressed(self.total)
+        centring = Centring(self.weight, self.fit_intercept, self.covariates)
+        values, vectors = eigh(part.normal)
         inverse = 1.0 / (clip(values, 0.0, None) + epsilons[:, None])  # (E, P)
-        coef = inverse[:, :, None] * (xp.matrix_transpose(vectors) @ cross)
-        shift, y_shift = self.total.x_mean, self.total.y_mean
-        if not self.fit_intercept:
-            shift, y_shift = 0.0 * shift, 0.0 * y_shift
+        coef = inverse[:, :, None] * (xp.matrix_transpose(vectors) @ part.cross)
         # The pass over the samples is in their own precision.
         constants = [
-            xp.astype(part, self.total.dtype)
-            for part in (shift, vectors, inverse, coef)
+            xp.astype(values, self.total.dtype)
+            for values in (part.x_coef, vectors, inverse, coef)
         ]
-        parts = list(self.X.map_rows(_row_fits, (), constants))
+        parts = list(self.X.map_rows(_row_fits, [centring.basis], constants))
         fitted = xp.concat([part[0] for part in parts], axis=1)  # (E, n, K)
         leverage = xp.concat([part[1] for part in parts], axis=1) * self.weight
-        residuals = (self.Y - y_shift - fitted) * xp.sqrt(self.weight)[:, None]
-        return leave_one_out(residuals, leverage, self.weight, self.fit_intercept)
+        expected = centring.basis @ xp.astype(part.y_coef, centring.basis.dtype)
+        residuals = (self.Y - expected - fitted) * xp.sqrt(self.weight)[:, None]
+        return leave_one_out(residuals, leverage + centring.leverage, self.weight)
+
+    def _regressed(self, part: Moments) -> Regressed:
+        n_covariates = 0 if self.covariates is None else self.covariates.shape[1]
+        return part.regressed(self.fit_intercept, n_covariates)
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
-        normal, _ = self.total.normal(self.fit_intercept)
+        normal = self._regressed(self.total).normal
         trace = array_namespace(normal).linalg.trace(normal)
         return mean_eigenvalue(trace, self.weight, self.X.shape[1])
 
 
 def moment_ridge(
-    X: Design, Y: Array, weight: Array, fit_intercept: bool
+    X: Design,
+    Y: Array,
+    weight: Array,
+    fit_intercept: bool,
+    covariates: Array | None = None,
 ) -> MomentRidge:
     """Make the moments: the one product that is quadratic in P."""
-    total = X.reduce_rows(moments, merge, [Y, weight])
-    return MomentRidge(X, Y, weight, fit_intercept, total)
+    total = X.reduce_rows(moments, merge, [_beside(Y, covariates), weight])
+    return MomentRidge(X, Y, weight, fit_intercept, total, covariates)
+
+
+def _beside(Y: Array, covariates: Array | None) -> Array:
+    """Return responses and covariates as columns of one array."""
+    if covariates is None:
+        return Y
+    xp = array_namespace(Y)
+    return xp.concat([Y, xp.astype(covariates, Y.dtype, copy=False)], axis=1)
 
 
 def _row_fits(
-    X: Array, shift: Array, vectors: Array, inverse: Array, coef: Array
+    X: Array, basis: Array, removed: Array, vectors: Array, inverse: Array, coef: Array
 ) -> tuple[Array, Array]:
     """Return fitted values (E, R, K) and leverages (E, R) of a block of samples."""
-    scores = (X - shift) @ vectors
+    scores = (X - basis @ removed) @ vectors
     xp = array_namespace(scores)
     return scores @ coef, inverse @ xp.matrix_transpose(scores**2)
 
@@ -242,12 +303,12 @@ class StreamedRidge:
         raise ValueError(msg)
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
-        """Return pilots (1, E, K, P) and the mean sample (1, P)."""
-        xp = array_namespace(self.moments.second)
-        normal, cross = self.moments.normal(self.fit_intercept)
-        pilots = xp.matrix_transpose(penalised_solves(normal, cross, epsilons))
-        mean, dtype = self.moments.x_mean, self.moments.dtype
-        return xp.astype(pilots, dtype)[None, ...], xp.astype(mean, dtype)[None, :]
+        """Return pilots (1, E, K, P) and the mean sample, (1, 1, P), if it counts."""
+        xp, dtype = array_namespace(self.moments.second), self.moments.dtype
+        part = self.moments.regressed(self.fit_intercept, 0)
+        solved = penalised_solves(part.normal, part.cross, epsilons)
+        pilots = xp.astype(xp.matrix_transpose(solved), dtype)
+        return pilots[None, ...], xp.astype(part.x_coef, dtype)[None, ...]
 
     def loo_losses(self, epsilons: Array) -> Array:
         """Return generalised cross-validation's error for each penalty, (E, 1)."""

@@ -47,9 +47,7 @@ def penalised_solves(matrix: Array, rhs: Array, epsilons: Array) -> Array:
     return vectors @ (inverse[:, :, None] * (xp.matrix_transpose(vectors) @ rhs))
 
 
-def leave_one_out(
-    residuals: Array, leverage: Array, weight: Array, fit_intercept: bool
-) -> Array:
+def leave_one_out(residuals: Array, leverage: Array, weight: Array) -> Array:
     """Return squared errors, (E, n), when one unit of a sample's weight is left out.
 
     They are those of a sample of weight one, summed over the responses. A sample of
@@ -57,8 +55,6 @@ def leave_one_out(
     weight below 1 is left out as a whole.
     """
     xp = array_namespace(residuals)
-    if fit_intercept:
-        leverage = leverage + weight / xp.sum(weight)
     unit = clip(weight, None, 1.0) / weight
     rest = clip(1.0 - unit * leverage, 1e-12, None)
     return xp.sum((residuals / rest[:, :, None]) ** 2, axis=2) / weight
@@ -85,24 +81,24 @@ def penalty_ladder(scale: float, like: Array, n_steps: int = 6) -> list[float]:
     return [scale * factor for factor in factors if factor > floor]
 
 
-def choose_epsilon(system: RidgeSystem, epsilon: float | str, like: Array) -> float:
+def choose_epsilon(system: RidgeSystem, epsilon: float | str, weight: Array) -> float:
     """Return a given penalty, or the one of least leave-one-out error."""
     if isinstance(epsilon, str) and epsilon != "loo":
         msg = f"epsilon={epsilon!r} was given; expected a number or 'loo'."
         raise ValueError(msg)
     if not isinstance(epsilon, str):
         penalty = check_nonnegative(epsilon, "epsilon")
-        if penalty > float(array_namespace(like).finfo(like.dtype).max):
-            refuse("epsilon", epsilon, f"a number that {like.dtype} has")
+        if penalty > float(array_namespace(weight).finfo(weight.dtype).max):
+            refuse("epsilon", epsilon, f"a number that {weight.dtype} has")
         return penalty
     scale = system.mean_eigenvalue()
     # Samples that stay in a file have not been read before.
-    check_squares(max(scale, 0.0) ** 0.5, like, "X")
+    check_squares(max(scale, 0.0) ** 0.5, weight, "X")
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0
-    penalties = penalty_ladder(scale, like)
-    losses = system.loo_losses(as_array(penalties, like))
-    errors = to_python(mean_loss(losses, like))
+    penalties = penalty_ladder(scale, weight)
+    losses = system.loo_losses(as_array(penalties, weight))
+    errors = to_python(mean_loss(losses, weight))
     # Below the noise the error is flat: the largest penalty that is as good.
     good = min(errors) * (1.0 + 1e-3)
     best = max(e for e, error in enumerate(errors) if error <= good)

@@ -15,7 +15,6 @@ from sltr.arrays import (
     array_namespace,
     as_array,
     detached,
-    device,
     explained_memory,
     is_array_api,
     is_numpy,
@@ -92,7 +91,7 @@ def check_samples(
         X, kept = _check_values(X, None if labels else y, estimator, mask)
     elif _takes_gaps(estimator):
         _refuse_gaps_in_place(estimator)
-    samples = Samples(X, y, weight, kept, labels=known)
+    samples = Samples(X, y, weight, kept=kept, labels=known)
     if reset:
         estimator.shape_in_ = samples.shape
         if n_axes > 2:
@@ -318,39 +317,6 @@ def _holds_dates(values: Any) -> bool:
     if kinds[-1] == "O" and np.size(first):
         first = np.asarray(first).flat[0]
     return bool({"M", "m"} & set(kinds)) or isinstance(first, date | timedelta)
-
-
-def check_covariates(
-    covariates: Any,
-    n_samples: int,
-    like: Array,
-    *,
-    sample_weight: Any = None,
-    n_columns: int = -1,
-) -> Array:
-    """Return scalar covariates as a clean array (n, q) of the library of `like`.
-
-    None is q = 0. Rows of weight zero are dropped, as `check_samples` does.
-    `n_columns` is the number that a fitted model expects, -1 for any.
-    """
-    xp = array_namespace(like)
-    covariates = check_plain(covariates, "covariates")
-    given = np.zeros((n_samples, 0)) if covariates is None else to_numpy(covariates)
-    clean = np.asarray(given, dtype=np.float64)
-    clean = clean[:, None] if clean.ndim == 1 else clean
-    if covariates is not None and np.ndim(sample_weight) == 1:
-        kept = np.asarray(to_numpy(sample_weight)) > 0
-        clean = clean[kept] if len(kept) == len(clean) else clean
-    expected = n_columns if n_columns >= 0 else clean.shape[-1]
-    if clean.shape != (n_samples, expected) or not np.isfinite(clean).all():
-        msg = (
-            f"covariates of shape {clean.shape} were given for {n_samples} samples; "
-            f"expected finite numbers, one row for each sample and {expected} columns."
-        )
-        raise ValueError(msg)
-    if expected == 0:  # an empty list would lose its number of columns
-        return xp.zeros((n_samples, 0), dtype=like.dtype, device=device(like))
-    return as_array(clean, like)
 
 
 def check_new_samples(estimator: Any, X: Any) -> Any:

@@ -204,20 +204,28 @@ ORDINARY = 2.0**8
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """The map C that weighs samples and removes their weighted mean: A = Cᵀ·X.
+    """The map C that weighs samples and removes what a basis explains: A = Cᵀ·X.
 
-    `weight` has shape (…, n), zero for samples that are left out. Vectors are columns
-    of arrays of shape (…, n, k). Without an intercept nothing is removed.
+    `weight` has shape (…, n), zero for samples that are left out. The basis is a column
+    of ones, for an intercept, and covariates (n, q), if there are any: removed is the
+    weighted regression on them, for an intercept alone the weighted mean. Vectors are
+    columns of arrays of shape (…, n, k).
     """
 
     weight: Array
     fit_intercept: bool
+    covariates: Array | None = None
 
     @staticmethod
-    def of_subsets(subsets: Array, weight: Array, fit_intercept: bool) -> Centring:
+    def of_subsets(
+        subsets: Array,
+        weight: Array,
+        fit_intercept: bool,
+        covariates: Array | None = None,
+    ) -> Centring:
         """Return the centring of each subset (S, n) of samples with these weights."""
         xp = array_namespace(weight)
-        return Centring(xp.where(subsets, weight, 0.0), fit_intercept)
+        return Centring(xp.where(subsets, weight, 0.0), fit_intercept, covariates)
 
     @cached_property
     def root(self) -> Array:
@@ -225,32 +233,60 @@ class Centring:
         return array_namespace(self.weight).sqrt(self.weight)[..., None]
 
     @cached_property
-    def share(self) -> Array:
-        """Each sample's share of the total weight, (…, n): means are share·X."""
-        xp = array_namespace(self.weight)
-        return self.weight / xp.sum(self.weight, axis=-1, keepdims=True)
+    def basis(self) -> Array:
+        """What is removed, (n, b): ones first, then covariates; b may be 0."""
+        return basis_of(self.weight, self.fit_intercept, self.covariates)
 
     @cached_property
-    def _total(self) -> Array:
+    def moments(self) -> Array:
+        """The weighted products of the basis, (…, b, b): the total weight first."""
         xp = array_namespace(self.weight)
-        return xp.sum(self.weight, axis=-1, keepdims=True)[..., None]
+        if self.basis.shape[1] == 1 and self.fit_intercept:
+            return xp.sum(self.weight, axis=-1, keepdims=True)[..., None]
+        back = xp.matrix_transpose(self.basis)
+        return (self.weight[..., None, :] * back) @ self.basis
+
+    @cached_property
+    def share(self) -> Array:
+        """The regression on the basis, (…, b, n): its coefficients are share·X."""
+        xp = array_namespace(self.weight)
+        weighted = self.weight[..., None, :] * xp.matrix_transpose(self.basis)
+        return least_squares(self.moments, weighted)
+
+    @cached_property
+    def leverage(self) -> Array:
+        """What each sample's own value adds to what the basis fits to it, (…, n)."""
+        xp = array_namespace(self.weight)
+        return xp.sum(self.share * xp.matrix_transpose(self.basis), axis=-2)
+
+    def regression(self, t: Array) -> Array:
+        """Return the coefficients (…, b, k) of columns (…, n, k) on the basis."""
+        xp = array_namespace(t)
+        # A sum is divided at the end: the mean of a constant is then exact.
+        weighted = self.weight[..., None] * t
+        if self.basis.shape[1] == 1 and self.fit_intercept:
+            sums = xp.sum(weighted, axis=-2, keepdims=True)
+        else:
+            sums = xp.matrix_transpose(self.basis) @ weighted
+        return least_squares(self.moments, sums)
 
     def spread(self, v: Array) -> Array:
         """Return C·v: sample coefficients of the combination Aᵀv."""
         xp = array_namespace(v)
         scaled = self.root * v
-        if not self.fit_intercept:
+        if self.basis.shape[1] == 0:
             return scaled
-        mean = xp.sum(scaled, axis=-2, keepdims=True) / self._total
-        return scaled - self.weight[..., None] * mean
+        if self.basis.shape[1] == 1 and self.fit_intercept:
+            sums = xp.sum(scaled, axis=-2, keepdims=True)
+        else:
+            sums = xp.matrix_transpose(self.basis) @ scaled
+        fitted = self.basis @ least_squares(self.moments, sums)
+        return scaled - self.weight[..., None] * fitted
 
     def gather(self, t: Array) -> Array:
-        """Return Cᵀ·t: centred by the weighted mean, scaled by root weights."""
-        if self.fit_intercept:
-            xp = array_namespace(t)
-            # A sum is divided at the end: the mean of a constant is then exact.
-            weighted = self.weight[..., None] * t
-            t = t - xp.sum(weighted, axis=-2, keepdims=True) / self._total
+        """Return Cᵀ·t: less what the basis explains, scaled by root weights."""
+        if self.basis.shape[1]:
+            t = t - self.basis @ self.regression(t)
         return self.root * t
 
     def both(self, matrix: Array) -> Array:
@@ -259,11 +295,38 @@ class Centring:
         return self.gather(xp.matrix_transpose(self.gather(matrix)))
 
     def residual(self, rows: Array) -> Array:
-        """Return rows (…, n) less their weighted means."""
-        if not self.fit_intercept:
+        """Return rows (…, n) less what the basis explains of them."""
+        if self.basis.shape[1] == 0:
             return rows
         xp = array_namespace(rows)
-        return rows - xp.linalg.vecdot(rows, self.share, axis=-1)[..., None]
+        coef = xp.linalg.vecdot(rows[..., None, :], self.share, axis=-1)
+        return rows - coef @ xp.matrix_transpose(self.basis)
+
+
+def basis_of(
+    weight: Array, fit_intercept: bool, covariates: Array | None = None
+) -> Array:
+    """Return the basis (n, b) of a centring, like weights (…, n)."""
+    xp = array_namespace(weight)
+    ones = xp.ones_like(weight[(*[0] * (weight.ndim - 1), ...)])[:, None]
+    parts = [ones] if fit_intercept else [ones[:, :0]]
+    if covariates is not None:
+        parts.append(xp.astype(covariates, weight.dtype, copy=False))
+    return xp.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+def least_squares(moments: Array, sums: Array) -> Array:
+    """Return moments⁺·sums for small matrices (…, b, b) and (…, b, k).
+
+    The pseudo-inverse: a category that a subset lacks has no column there.
+    """
+    xp = array_namespace(moments)
+    if moments.shape[-1] == 0:
+        return sums
+    if moments.shape[-1] == 1:
+        return sums / moments
+    inverse = xp.linalg.pinv(moments, rtol=1e3 * xp.finfo(moments.dtype).eps)
+    return inverse @ sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,8 +364,8 @@ def centre(
     """
     xp = array_namespace(samples.X)
     flat, y = samples.flat, samples.y if targets is None else targets
-    weight, centring = samples.weight, Centring(samples.weight, fit_intercept)
-    X_mean = centring.share @ flat
+    weight, centring = samples.weight, Centring(samples.weight, True)
+    X_mean = (centring.share @ flat)[0, :]
     y_mean = xp.sum(weight * y, axis=-1) / xp.sum(weight)
     if not fit_intercept:
         X_mean, y_mean = 0.0 * X_mean, 0.0 * y_mean

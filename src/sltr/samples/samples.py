@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from sltr.samples.dask import Chunked, as_declared
 from sltr.samples.labelled import Labels
 from sltr.samples.missing import Fill
 from sltr.samples.stored import Stored
+
+if TYPE_CHECKING:
+    from sltr.samples.covariates import Covariates
 
 # How many numbers of X a product in memory handles at a time.
 BLOCK_ENTRIES = 4_000_000
@@ -199,6 +202,8 @@ class Samples:
     X: Any
     y: Array
     weight: Array
+    covariates: Array | None = None  # (n, q), free of any penalty, in units near one
+    known: Covariates | None = None  # how these came about
     kept: np.ndarray | None = None  # entries inside the user's mask, and measured
     fill: Fill | None = None  # what missing entries were replaced by
     labels: Labels | None = None  # what the samples know of themselves
@@ -226,7 +231,11 @@ class Samples:
         X = self.X.take(rows) if is_lazy(self.X) else take_rows(self.X, rows)
         # Labels may be of any type that NumPy has.
         y = self.y[rows] if is_numpy(self.y) else take_rows(self.y, rows)
-        return replace(self, X=X, y=y, weight=take_rows(self.weight, rows))
+        Z = self.covariates
+        Z = None if Z is None else take_rows(Z, rows)
+        return replace(
+            self, X=X, y=y, weight=take_rows(self.weight, rows), covariates=Z
+        )
 
 
 def _as_matrix(X: Array) -> Array:

@@ -292,7 +292,7 @@ def choose(
             _scores(
                 task,
                 folds.rows[f],
-                values + folds.y_mean[f][:, None],
+                values + folds.baseline[f][:, :, None],
                 scoring,
                 default,
                 classes,
@@ -339,7 +339,7 @@ def _mean_predictions(held: HeldOut, members: Sequence[Member]) -> list[np.ndarr
     folds = held.folds
     means = [
         np.zeros_like(target) + mean
-        for target, mean in zip(folds.targets, folds.y_mean, strict=True)
+        for target, mean in zip(folds.targets, folds.baseline, strict=True)
     ]
     for member in members:
         values = held.predictions[member.candidate]
@@ -357,15 +357,15 @@ def null_scores(
     classes: np.ndarray | None = None,
     weighted: bool = False,
 ) -> np.ndarray:
-    """Return the scores (F,) of the training samples' mean response on each fold.
+    """Return the scores (F,) of intercept and covariates alone on each fold.
 
     Some scorers warn of predictions that are all equal, which are meant here.
     """
     default, scores = default_metric(folds.rows), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for f, (rows, mean) in enumerate(zip(folds.rows, folds.y_mean, strict=True)):
-            constant = np.zeros((len(rows), mean.size, 1)) + mean[:, None]
+        for f, (rows, known) in enumerate(zip(folds.rows, folds.baseline, strict=True)):
+            constant = known[:, :, None]
             weight = folds.weights[f] if weighted else None
             scores += list(
                 _scores(task, rows, constant, scoring, default, classes, weight)

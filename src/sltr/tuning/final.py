@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
-from sltr.samples.front import Centring
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import Member
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
@@ -19,6 +18,8 @@ from sltr.tuning.task import Pilots, Task, ridge_pilots
 class Fitted:
     """SLTR fitted on S subsets of the samples, for K responses each.
 
+    Coefficients are those of the samples as they were before the map in front.
+
     Gap, iterations and convergence are the worst of the estimates that were solved
     for.
     """
@@ -26,6 +27,7 @@ class Fitted:
     coef: Array  # (S, K, p1, …, pM)
     pilot: Array  # (S, K, p1, …, pM), of the first member
     intercept: Array  # (S, K), and so have the rest
+    covariate_coef: Array  # (S, q, K)
     gap: Array
     n_iter: Array
     converged: Array
@@ -72,13 +74,26 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
     refitted = refit_coefs(task, training, list(refits), estimates, gaps.append)
     for candidate, weight in refits.items():
         coef = coef + weight * refitted[candidate]
+    beside = basis_coefs(coef, task, training, pilots)  # (S, b, K)
+    n_first = int(task.fit_intercept)
+    pilot = xp.reshape(pilots.coef[:, 0, ...], shape)
     return Fitted(
-        coef,
-        xp.reshape(pilots.coef[:, 0, ...], shape),
-        intercepts(coef, task, training, pilots),
+        _of_given_samples(task, coef),
+        _of_given_samples(task, pilot),
+        xp.sum(beside[:, :n_first, :], axis=1),
+        beside[:, n_first:, :],
         *_worst(solved),
         lasso_gap=max(gaps),
     )
+
+
+def _of_given_samples(task: Task, coef: Array) -> Array:
+    """Return coefficients (S, K, …) without the map in front."""
+    if task.front is None:
+        return coef
+    xp, batch = array_namespace(coef), coef.shape[:2]
+    found = task.front.coef(xp.reshape(coef, (-1, *coef.shape[2:])))
+    return xp.reshape(found, (*batch, *found.shape[1:]))
 
 
 def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
@@ -96,14 +111,12 @@ def _worst(solved: Sequence[PlainFits]) -> tuple[Array, Array, Array]:
     return xp.max(gap, axis=2), xp.max(n_iter, axis=2), xp.all(converged, axis=2)
 
 
-def intercepts(coef: Array, task: Task, training: Array, pilots: Pilots) -> Array:
-    """Return weighted means of y − ⟨coef, x⟩ over each subset: (S, K).
+def basis_coefs(coef: Array, task: Task, training: Array, pilots: Pilots) -> Array:
+    """Return the regression of y − ⟨coef, x⟩ on intercept and covariates, (S, b, K).
 
-    `coef` is (S, K, p1, …, pM); `pilots` know the subsets' mean samples.
+    `coef` is (S, K, p1, …, pM); `pilots` know the same regression of the samples.
     """
     xp = array_namespace(coef)
-    if not task.fit_intercept:
-        return 0.0 * coef[(slice(None), slice(None), *([0] * (coef.ndim - 2)))]
-    share = Centring.of_subsets(training, task.samples.weight, True).share
     rows = xp.reshape(coef, (*coef.shape[:2], -1))
-    return share @ task.Y - xp.sum(rows * pilots.x_mean[:, None, :], axis=2)
+    explained = pilots.removed @ xp.matrix_transpose(rows)
+    return task.centring(training).share @ task.Y - explained

@@ -124,7 +124,7 @@ def lasso_fits(
     xp = array_namespace(task.Y)
     samples = task.samples
     items = _items(task, training)
-    variance = feature_variance(samples.flat, items.weight, task.fit_intercept)
+    variance = feature_variance(samples.flat, items)
     if task.radius == "relative":
         unit = xp.max(xp.abs(items.cross(samples.flat)), axis=1)
     else:
@@ -207,7 +207,7 @@ def low_rank_start(
             seeds.append(seed)
     seeds = seeds[-1:] if len(task.samples.shape) == 2 else seeds
     items = _items(task, training)
-    variance = feature_variance(task.samples.flat, items.weight, task.fit_intercept)
+    variance = feature_variance(task.samples.flat, items)
     problem = Sweeps(
         unfoldings(task.samples.X),
         items,
@@ -310,4 +310,5 @@ def _items(task: Task, training: Array) -> Subsets:
         xp.concat([xp.matrix_transpose(task.Y)] * n_subsets, axis=0),
         xp.take(weight, as_array(each, task.Y, dtype=xp.int64), axis=0),
         task.fit_intercept,
+        task.samples.covariates,
     )

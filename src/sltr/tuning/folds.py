@@ -20,8 +20,7 @@ from sklearn.model_selection import (
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.parameters import warn_caller
 from sltr.samples.budget import row_ranges
-from sltr.samples.front import Centring
-from sltr.samples.samples import is_lazy
+from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.task import Task
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -181,8 +180,10 @@ class Folds:
 
     training: Array  # (F, n), true where a sample is trained on
     rows: list[np.ndarray]  # held out
-    y_mean: np.ndarray  # (F, K), of the training samples; zero without an intercept
-    targets: list[np.ndarray]  # (n_rows, K), held-out responses less that mean
+    # What the training samples' intercept and covariates alone predict, (n_rows, K),
+    # and held-out responses less that.
+    baseline: list[np.ndarray]
+    targets: list[np.ndarray]
     weights: list[np.ndarray]  # (n_rows,)
 
     @staticmethod
@@ -201,22 +202,25 @@ class Folds:
                 )
                 raise ValueError(msg)
         training = as_array(inside, samples.weight, dtype=xp.bool)
-        share = Centring.of_subsets(training, samples.weight, True).share
         Y, weight = to_numpy(task.Y), to_numpy(samples.weight)
-        y_mean = np.zeros((len(splits), Y.shape[1]), Y.dtype)
-        if task.fit_intercept:
-            # About the first response: the mean of equal ones is then exact.
-            y_mean = Y[0] + to_numpy(share @ (task.Y - task.Y[0, :]))
+        # About the first response: the mean of equal ones is then exact.
+        first = task.Y[0, :] if task.fit_intercept else 0.0 * task.Y[0, :]
+        centring = task.centring(training)
+        coef, basis = to_numpy(centring.share @ (task.Y - first)), centring.basis
         rows = [np.asarray(test) for _, test in splits]
-        targets = [Y[test] - mean for test, mean in zip(rows, y_mean, strict=True)]
-        y_mean = y_mean + task.y_shift
+        baseline = [
+            to_numpy(first) + to_numpy(basis)[test] @ coef[f]
+            for f, test in enumerate(rows)
+        ]
+        targets = [Y[test] - part for test, part in zip(rows, baseline, strict=True)]
+        baseline = [part + task.y_shift for part in baseline]
         weights = [weight[test] for test in rows]
-        return Folds(training, rows, y_mean, targets, weights)
+        return Folds(training, rows, baseline, targets, weights)
 
     def losses(self, predictions: Sequence[np.ndarray | float]) -> np.ndarray:
         """Return squared errors of all held-out samples, fold after fold.
 
-        `predictions` are those of each fold, (n_rows, K), less its mean response.
+        `predictions` are those of each fold, (n_rows, K), less its baseline.
         """
         return np.concatenate(
             [
@@ -229,7 +233,20 @@ class Folds:
         """Return the weighted sum of all held-out samples' losses."""
         return float(np.concatenate(self.weights) @ losses)
 
-    def predictions(self, task: Task, f: int, coef: Array, x_mean: Array) -> np.ndarray:
-        """Return ⟨coef, x − mean⟩ for the rows of fold f: (n_rows, k), coef (k, P)."""
+    def predictions(
+        self, task: Task, f: int, coef: Array, removed: Array
+    ) -> np.ndarray:
+        """Return ⟨coef, x⟩ less its baseline for the rows of fold f, (n_rows, k).
+
+        `coef` is (k, P), and `removed` (b, P) is what the fold's pilots know.
+        """
         [values] = task.samples.design.inner_groups([(self.rows[f], coef)])
-        return to_numpy(values - coef @ x_mean)
+        return self.centred(task, f, values, coef, removed)
+
+    def centred(
+        self, task: Task, f: int, values: Array, coef: Array, removed: Array
+    ) -> np.ndarray:
+        """Return ⟨coef, x⟩ of the rows of fold f, (n_rows, k), less their baseline."""
+        xp = array_namespace(coef)
+        basis = take_rows(task.centring(self.training[f, :]).basis, self.rows[f])
+        return to_numpy(values - basis @ (removed @ xp.matrix_transpose(coef)))

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
     candidate: Candidate
     fold: int
-    predictions: np.ndarray  # (n_rows, K), less the fold's mean response
+    predictions: np.ndarray  # (n_rows, K), less the fold's baseline
     complexity: float  # free parameters, relative to P
 
 
@@ -292,8 +292,7 @@ def _predicted(
         for _, fits in waiting
     }
     for (part, fits, s, f, coef), values in zip(groups, products, strict=True):
-        x_mean = part.pilots.x_mean[s, ...]
-        centred = to_numpy(values - xp.matmul(coef, x_mean))
+        centred = folds.centred(task, f, values, coef, part.pilots.removed[s, ...])
         centred = centred.reshape(-1, *fits.coef.shape[1:4])
         size = sizes[id(fits)]
         for e, epsilon in enumerate(part.pilots.epsilons):
@@ -316,12 +315,12 @@ def coef_rows(
     `indices` are the folds that the S subsets belong to; by default all of them.
     """
     xp = array_namespace(task.Y)
-    means, n_responses = pilots.mean_for(task), task.Y.shape[1]
+    removed, n_responses = pilots.removed_for(task), task.Y.shape[1]
     rows: list[Row] = []
     for s, f in enumerate(range(len(folds.rows)) if indices is None else indices):
         stack = [xp.reshape(coef[s, ...], (n_responses, -1)) for _, coef in coefs]
         flat = xp.concat(stack, axis=0)
-        values = folds.predictions(task, f, flat, means[f, ...])
+        values = folds.predictions(task, f, flat, removed[f, ...])
         values = values.reshape(-1, len(stack), n_responses)
         rows += [
             Row(candidate, f, values[:, g, :], complexity(stack[g]))

@@ -11,7 +11,7 @@ from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.samples.budget import memory_bytes
-from sltr.samples.front import Front
+from sltr.samples.front import Centring, Front
 from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.policy import DEFAULT, Policy
 
@@ -48,6 +48,15 @@ class Task:
         """Return the task of the same samples with other responses (n, K)."""
         return replace(self, Y=Y, system=self.system.with_responses(Y))
 
+    def centring(self, training: Array) -> Centring:
+        """Return what removes intercept and covariates on each subset (S, n)."""
+        return Centring.of_subsets(
+            training,
+            self.samples.weight,
+            self.fit_intercept,
+            self.samples.covariates,
+        )
+
     def with_loose_gap(self) -> Task:
         """Return the task with the duality gap that comparing candidates needs."""
         tol = self.settings.tol
@@ -70,13 +79,14 @@ class Task:
         if not (_fits_single(X_size) and _fits_single(Y_size)):
             dtype = xp.float64
             _check_powers(X_size, Y_size, prod(X.shape))
-        weight = samples.weight
+        weight, Z = samples.weight, samples.covariates
         if dtype is not None:
             X, Y, weight = (
                 xp.astype(values, dtype, copy=False) for values in (X, Y, weight)
             )
+            Z = None if Z is None else xp.astype(Z, dtype, copy=False)
         X = xp.reshape(X, samples.X.shape)
-        samples = replace(samples, X=X, weight=weight)
+        samples = replace(samples, X=X, weight=weight, covariates=Z)
         return replace(self, samples=samples, Y=Y, shift=shift)
 
 
@@ -149,6 +159,7 @@ def prepare(
         Y,
         samples.weight,
         fit_intercept=fit_intercept,
+        covariates=samples.covariates,
         loo=isinstance(epsilon, str) and epsilon == "loo",
         memory=limit if lazy else None,
         limits=policy.ridge_limits,
@@ -188,7 +199,7 @@ class Pilots:
     training: Array  # (S, n), true where a sample takes part
     epsilons: list[float]
     coef: Array  # (S, E, K, P)
-    x_mean: Array  # (S, P), of the subsets; zero without an intercept
+    removed: Array  # (S, b, P), the samples' regression on the basis of centring
 
     def some(self, subsets: slice, epsilons: slice = slice(None)) -> Pilots:
         """Return the pilots of some subsets and penalties."""
@@ -196,20 +207,22 @@ class Pilots:
             self.training[subsets, ...],
             self.epsilons[epsilons],
             self.coef[subsets, epsilons, ...],
-            self.x_mean[subsets, ...],
+            self.removed[subsets, ...],
         )
 
-    def mean_for(self, task: Task) -> Array:
-        """Return the subsets' means as the samples of this task are shifted."""
+    def removed_for(self, task: Task) -> Array:
+        """Return what was removed from the samples as this task has shifted them."""
         if task.shift is None:
-            return self.x_mean
-        xp = array_namespace(task.shift)
-        return xp.astype(self.x_mean - task.shift, task.Y.dtype, copy=False)
+            return self.removed
+        xp, removed = array_namespace(task.shift), self.removed
+        if task.fit_intercept:
+            first = removed[:, :1, :] - task.shift
+            removed = xp.concat([first, removed[:, 1:, :]], axis=1)
+        return xp.astype(removed, task.Y.dtype, copy=False)
 
 
 def ridge_pilots(task: Task, training: Array, epsilons: list[float]) -> Pilots:
     """Return the pilots of some subsets (S, n) for some penalties."""
     penalties = as_array(list(epsilons), task.Y)
-    coef, means = task.system.coefs_and_means(training, penalties)
-    means = means if task.fit_intercept else 0.0 * means
-    return Pilots(training, list(epsilons), coef, means)
+    coef, removed = task.system.coefs_and_means(training, penalties)
+    return Pilots(training, list(epsilons), coef, removed)
