@@ -467,9 +467,7 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         samples = check_samples(self, X, y, weight, labels=True)
         samples = self._beside(samples, covariates, weight)
         self.classes_, indicators = label_indicators(samples.y)
-        splits = weighted_splits(
-            self.cv, y, weight, groups=groups, classifier=True
-        )
+        splits = weighted_splits(self.cv, y, weight, groups=groups, classifier=True)
         shift = label_shift(indicators.shape[1], self.fit_intercept)
         choice, folds = self._tune(
             samples,

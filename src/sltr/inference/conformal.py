@@ -246,12 +246,10 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     n_classes = 0 if classes is None else len(classes)
     n_folds, n_responses = fitted.coef.shape[:2]
     flat = (n_folds, n_responses, -1)
-    mapped = xp.reshape(fitted.coef, flat)  # of the samples as they are fitted
-    coef = task.front.coef(xp.reshape(fitted.coef, (-1, *fitted.coef.shape[2:])))
-    intercept = fitted.intercept + task.y_shift
-    predict = _LinearFolds(model, xp.reshape(coef, flat), intercept, n_classes)
-    groups_of_rows = [(rows, mapped[f, ...]) for f, (_, rows) in enumerate(splits)]
-    products = task.samples.design.inner_groups(groups_of_rows)
+    coef, intercept = xp.reshape(fitted.coef, flat), fitted.intercept + task.y_shift
+    predict = _LinearFolds(model, coef, intercept, n_classes)
+    groups_of_rows = [(rows, coef[f, ...]) for f, (_, rows) in enumerate(splits)]
+    products = samples.design.inner_groups(groups_of_rows)
     own = [
         np.asarray(to_numpy(part + intercept[f, ...]), float)
         for f, part in enumerate(products)

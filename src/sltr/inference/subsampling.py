@@ -254,10 +254,7 @@ def _batches_of_halves(
                 row[rows] = True
             training = as_array(inside, samples.weight, dtype=xp.bool)
             fitted = final_fit(task, choice.members, training)
-            sizes += [
-                _sizes(to_numpy(task.front.coef(fitted.coef[s, ...])), Y.shape[1])
-                for s in range(len(part))
-            ]
+            sizes += [_sizes(coef, Y.shape[1]) for coef in to_numpy(fitted.coef)]
             if progress is not None:
                 progress(len(sizes), len(halves))
     return sizes

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import array_namespace, to_numpy
+from sltr.arrays import array_namespace
 from sltr.parameters import check_nonnegative, check_sequence
 from sltr.refine.factors import CP
 from sltr.ridge.penalty import choose_epsilon
@@ -182,9 +182,7 @@ def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:
         groups = [(folds.rows[f], c) for f, c in zip(indices, coefs, strict=True)]
         products = task.samples.design.inner_groups(groups)
         for s, (f, coef) in enumerate(zip(indices, coefs, strict=True)):
-            values = folds.centred(
-                task, f, products[s], coef, pilots.removed[s, ...]
-            )
+            values = folds.centred(task, f, products[s], coef, pilots.removed[s, ...])
             values = values.reshape(-1, *pilots.coef.shape[1:3])  # (n_rows, E, K)
             losses.append(((values - folds.targets[f][:, None, :]) ** 2).sum(axis=2))
     return np.concatenate(losses)
