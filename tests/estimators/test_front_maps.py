@@ -74,7 +74,8 @@ def test_units_of_entries_do_not_matter_once_standardised(data, rng):
     one, other = (
         SLTRRegressorCV(**options).fit(x, y).predict(x) for x in (X, X * units)
     )
-    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    # Candidates are compared in single precision.
+    np.testing.assert_allclose(one, other, atol=1e-2)
 
 
 @pytest.mark.parametrize("refine", [None, "reweight", "tucker", "cp", "sparse"])
