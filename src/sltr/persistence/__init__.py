@@ -231,7 +231,7 @@ def _checked(
 def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
     """Refuse attributes of a fit that cannot have come from one fit."""
     coef, shape = fitted["coef_"], fitted["shape_in_"]
-    folded, q = params.get("feature_shape"), fitted.get("n_covariates_in_", 0)
+    folded, q = params.get("feature_shape"), _n_covariates(fitted)
     intercept, classes = fitted["intercept_"], fitted.get("classes_")
     single = len(shape) == coef.ndim
     n_scores = 1 if single else len(coef)
@@ -265,6 +265,11 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         if not agrees:
             msg = f"its {name} does not agree with a coef_ of shape {coef.shape}"
             raise ValueError(msg)
+
+
+def _n_covariates(fitted: dict[str, Any]) -> int:
+    """Return how many covariates a model takes; one that knows slopes must say so."""
+    return fitted["n_covariates_in_"] if "covariate_coef_" in fitted else 0
 
 
 def _covariates_agree(q: int, fitted: dict[str, Any]) -> bool:
