@@ -84,3 +84,9 @@ def xp(request):
 def foreign(request):
     """Every array library but NumPy."""
     return _library(request.param)
+
+
+@pytest.fixture
+def samples_stay(monkeypatch):
+    """Leave small samples in their file or on their cluster, as large ones are."""
+    monkeypatch.setattr("sltr.samples.check.fits_in_memory", lambda X, limit: False)

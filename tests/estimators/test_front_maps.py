@@ -272,7 +272,7 @@ def test_names_of_modes_come_from_the_samples(data):
         {"standardize": "auto"},
     ],
 )
-def test_streams_and_files_have_no_map(data, options, tmp_path):
+def test_streams_and_files_have_no_map(data, options, tmp_path, samples_stay):
     X, y = data
     name = next(iter(options))
     with pytest.raises(ValueError, match=f"{name} was given; expected"):

@@ -40,7 +40,7 @@ def share_blocks(monkeypatch, block_share, **options):
 
 
 @pytest.fixture(autouse=True)
-def tight(monkeypatch):
+def tight(monkeypatch, samples_stay):
     """Blocks of 400 entries; predictions for a few coefficients at a time."""
     share_blocks(monkeypatch, 10**6 // (400 * 8), product_rows=8)
     policy = replace(DEFAULT, waiting_share=60, chunk_share=60, pilot_share=150)

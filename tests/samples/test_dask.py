@@ -18,6 +18,8 @@ from sltr.samples import dask as room
 from sltr.samples.budget import Budget
 from sltr.samples.samples import lazy_samples
 
+pytestmark = pytest.mark.usefixtures("samples_stay")
+
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")

@@ -111,9 +111,9 @@ class _SLTRCV(SLTRBase):
         asked = check_refinements(self.refine)
         if is_lazy(X) and set(asked) == set(DEFAULT_REFINEMENTS):
             warn_caller(
-                "X stays where it is: refine is (None, 'scale'), without the refits, "
-                "which predict better. If X fits into memory, give X[:]. Or give "
-                "refine.",
+                "X stays where it is, since a fit in memory would take four times its "
+                "size: refine is (None, 'scale'), without the refits, which predict "
+                "better. Raise memory_limit, shrink X, or give refine.",
                 UserWarning,
             )
             return [None, "scale"]

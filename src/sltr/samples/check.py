@@ -28,7 +28,13 @@ from sltr.samples.dask import sources
 from sltr.samples.front import check_squares, largest_entry
 from sltr.samples.labelled import aligned, remember_labels, unlabelled
 from sltr.samples.missing import FILLS, Fill
-from sltr.samples.samples import Samples, is_lazy, is_left_in_place, lazy_samples
+from sltr.samples.samples import (
+    Samples,
+    fits_in_memory,
+    is_lazy,
+    is_left_in_place,
+    lazy_samples,
+)
 from sltr.samples.stored import check_chunks
 
 
@@ -46,17 +52,20 @@ def check_samples(
 
     Sets `shape_in_`, `n_features_in_` for flat rows, and what the samples know of
     themselves (`samples/labelled.py`). NumPy input (and whatever converts to it) is
-    checked by scikit-learn; arrays of other libraries stay where they are. What is
-    larger than memory stays in its file or on its cluster, for estimators that have
-    a `memory_limit`. Samples of weight zero are dropped.
+    checked by scikit-learn; arrays of other libraries stay where they are. Samples in a
+    file or on a cluster are read if they fit; else they stay there, for estimators that
+    have a `memory_limit`. Samples of weight zero are dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
     X, known = unlabelled(X)
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
     X = X if reset else aligned(estimator, X, known)
     sample_weight = check_plain(sample_weight, "sample_weight")
-    if _is_left_in_place(estimator, X):
-        X = _check_stored(estimator, X)
+    stored = _check_stored(estimator, X) if _is_left_in_place(estimator, X) else None
+    if stored is not None and fits_in_memory(X, estimator.memory_limit):
+        X, stored = _loaded(stored, gaps=_takes_gaps(estimator)), None
+    if stored is not None:
+        X = stored
         y, weight = _check_beside_stored(X, y, sample_weight, labels, min_samples)
         _set_n_features(estimator, X.source.shape[1])
     elif is_array_api(X) and not is_numpy(X):
@@ -518,6 +527,17 @@ def _check_stored(estimator: Any, X: Any) -> Any:
     progress = progress_of(estimator)
     budget = Budget(memory_bytes(estimator.memory_limit))
     return lazy_samples(X, shape, budget, progress)
+
+
+def _loaded(stored: Any, *, gaps: bool) -> np.ndarray:
+    """Return stored samples as an array.
+
+    What cannot be read, or is no number, is named, unless there may be `gaps`.
+    """
+    if gaps:
+        return np.asarray(stored.source)
+    rows = np.concatenate(list(stored.map_rows(np.array, ())))
+    return rows.reshape(-1, *stored.source.shape[1:])
 
 
 def _check_beside_stored(

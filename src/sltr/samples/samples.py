@@ -18,7 +18,13 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, is_array_api, is_numpy
 from sltr.arrays.libraries import is_dask
-from sltr.samples.budget import Budget, memory_bytes, row_ranges, working_bytes
+from sltr.samples.budget import (
+    Budget,
+    free_bytes,
+    memory_bytes,
+    row_ranges,
+    working_bytes,
+)
 from sltr.samples.dask import Chunked, as_declared
 from sltr.samples.labelled import Labels
 from sltr.samples.missing import Fill
@@ -164,6 +170,19 @@ def is_left_in_place(X: Any, memory_limit: Any = None) -> bool:
         return len(X.shape) >= 1
     except (AttributeError, TypeError):
         return False
+
+
+# A fit in memory takes so many times what its samples take.
+ROOM = 4
+
+
+def fits_in_memory(X: Any, memory_limit: Any = None) -> bool:
+    """Say whether stored samples can be read, with room to work.
+
+    Without a limit, what is free counts.
+    """
+    most = free_bytes() if memory_limit is None else memory_bytes(memory_limit)
+    return ROOM * working_bytes(X) <= most
 
 
 def lazy_samples(
