@@ -236,10 +236,11 @@ def marked_by(folder, pids):
 
 def test_workers_find_what_one_process_does(rng, client):
     X, y = drawn(rng)
-    here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
+    options = {**SMALL_GRID, "refine": (None, "scale"), "rule": "best"}
+    here = SLTRRegressorCV(**options).fit(X, y)
     array = da.from_array(X, chunks=(10, 3, 5, 4))
     with joblib.parallel_config(backend="dask"):
-        there = SLTRRegressorCV(n_jobs=2, **SMALL_GRID).fit(array, y)
+        there = SLTRRegressorCV(n_jobs=2, **options).fit(array, y)
     assert_close(there.coef_, here.coef_)
     name = "mean_test_score"
     assert_close(there.cv_results_[name], here.cv_results_[name])

@@ -5,8 +5,9 @@ import pytest
 from oracles import assert_close
 
 from sltr.estimators.sltr import SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.samples.budget import Budget
-from sltr.samples.samples import is_left_in_place, lazy_samples
+from sltr.samples.samples import fits_in_memory, is_left_in_place, lazy_samples
 
 zarr = pytest.importorskip("zarr")
 
@@ -235,3 +236,25 @@ def test_whole_numbers_count_as_the_floats_they_become(tmp_path):
     films = np.load(tmp_path / "films.npy", mmap_mode="r")
     assert is_left_in_place(films, "1MB")  # 0.18 MB in the file, 1.44 in memory
     assert not is_left_in_place(films, "2MB")
+
+
+@pytest.mark.parametrize("kind", ["zarr", "dask"])
+def test_what_fits_is_loaded_and_gets_the_answer_of_memory(rng, kind):
+    X = rng.normal(size=(30, 4, 3, 2))
+    y = X[:, 0, 0, 0] + 0.1 * rng.normal(size=30)
+    stored = as_zarr(X, (10, 4, 3, 2))
+    if kind == "dask":
+        stored = pytest.importorskip("dask.array").from_array(X, chunks=(10, 4, 3, 1))
+    there = SLTRRegressorCV(cv=3).fit(stored, y)
+    here = SLTRRegressorCV(cv=3).fit(X, y)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+    assert set(there.cv_results_["param_refine"]) > {"cp", "tucker"}
+
+
+def test_what_does_not_fit_with_room_to_work_stays(rng):
+    X = rng.normal(size=(30, 20, 10, 10))
+    assert fits_in_memory(X, 4 * X.nbytes)
+    assert not fits_in_memory(X, 4 * X.nbytes - 1)
+    model = SLTRRegressorCV(cv=3, memory_limit=2 * X.nbytes)
+    with pytest.warns(UserWarning, match="Raise memory_limit"):
+        model.fit(as_zarr(X, (10, 20, 10, 10)), X[:, 0, 0, 0])

@@ -128,22 +128,29 @@ def close_to(
     return mean <= errors * error
 
 
+# Mean losses that differ by this share are alike.
+ALIKE = 0.02
+
+
 def agreement_weights(
     best: int, losses: np.ndarray, weight: np.ndarray, smallest: float
 ) -> np.ndarray:
     """Return how well held-out losses agree with being as good as the best, (G,).
 
     exp(−z²/2), z the mean excess over the best one's losses in standard errors. What
-    is at most `smallest` becomes zero, and the rest is rescaled, without a step.
+    is at most `smallest` becomes zero, and the rest is rescaled, without a step. Losses
+    within some per cent are alike, however sure their difference is: solvers stop
+    before they are exact, and weights shall not hang on that.
 
     Examples
     --------
     >>> import numpy as np
     >>> losses = np.array([[1.0, 2.0, 0.0], [1.0, 1.8, 2.1], [1.0, 0.7, 1.0]])
     >>> agreement_weights(0, losses, np.ones(3), smallest=0.1).round(2).tolist()
-    [1.0, 0.19, 1.0]
+    [1.0, 0.2, 1.0]
     """
     mean, error = _excess(best, losses, weight)
+    error = np.hypot(error, ALIKE * float(weight @ losses[:, best]) / weight.sum())
     z = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
     agreement = np.where(mean <= 0, 1.0, np.exp(-0.5 * z**2))
     # Losses that are not finite compare as false, and get no weight.

@@ -30,7 +30,7 @@ from sltr.tuning.fits import (
     reweighted_fits,
     start_estimates,
 )
-from sltr.tuning.folds import Folds
+from sltr.tuning.folds import Folds, Split
 from sltr.tuning.held_out import (
     HeldOut,
     Row,
@@ -118,25 +118,30 @@ def fold_factors(
     do it: to predictions of the other folds, whose models know the fold's own rows, the
     fold's score would be too good.
     """
+    splits = [_inner_splits(task, np.flatnonzero(f)) for f in to_numpy(folds.training)]
+    # All at once: samples that stay in their file are read no more often for it.
+    inner = Folds.of(task, list(chain(*splits)))
     plain = replace(grid, refinements=[None])
-    found = []
-    for subset in to_numpy(folds.training):
-        inner = _inner_folds(task, np.flatnonzero(subset))
-        held = search(task, inner, plain, n_jobs=n_jobs)
+    held = search(task, inner, plain, n_jobs=n_jobs)
+    found, first = [], 0
+    for parts in splits:
+        some = slice(first, first + len(parts))
+        first += len(parts)
+        targets, weights = inner.targets[some], inner.weights[some]
         found.append(
             {
-                candidate: scale_factors(values, inner.targets, inner.weights)
+                candidate: scale_factors(values[some], targets, weights)
                 for candidate, values in held.predictions.items()
             }
         )
     return found
 
 
-def _inner_folds(task: Task, rows: np.ndarray) -> Folds:
+def _inner_splits(task: Task, rows: np.ndarray) -> list[Split]:
     """Return folds of some rows: every fifth, say, is left out together."""
     n_folds = min(task.policy.inner_folds, len(rows))
     held = [rows[f::n_folds] for f in range(n_folds)]
-    return Folds.of(task, [(np.setdiff1d(rows, some), some) for some in held])
+    return [(np.setdiff1d(rows, some), some) for some in held]
 
 
 def choose_refit(
@@ -154,7 +159,8 @@ def choose_refit(
         return Member(given_refit(base, refine, task.samples.shape))
     [kind] = check_refinements(refine)
     if folds is None:
-        folds = _inner_folds(task, np.arange(task.samples.weight.shape[0]))
+        everyone = np.arange(task.samples.weight.shape[0])
+        folds = Folds.of(task, _inner_splits(task, everyone))
     held = search(task, folds, grid_about(base, kind), compared=False)
     return choose(task, held, scoring=None).members[0]
 
