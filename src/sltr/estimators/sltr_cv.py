@@ -195,8 +195,9 @@ class _SLTRCV(SLTRBase):
     ) -> None:
         gap, n_iter = to_numpy(fitted.gap), to_numpy(fitted.n_iter)
         warn_unless_converged(fitted.converged, gap, task.settings.tol)
-        warn_of_lasso(fitted.lasso_gap)
         best = choice.members[0]
+        if best.candidate.refine == "sparse":  # else it has a small share
+            warn_of_lasso(fitted.lasso_gap)
         self.epsilon_, self.refine_ = best.candidate.epsilon, best.candidate.refine
         self.lambda_sparse_, self.lambda_low_ = best.candidate.radii
         self.refine_settings_ = best.candidate.settings
