@@ -184,8 +184,15 @@ def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray | None:
     return None if varies.all() else varies
 
 
+LEAST_DEVIATION = 0.01  # of the largest value of an entry
+
+
 def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
-    """Return the standard deviation of each entry; one where it is but rounding."""
+    """Return the standard deviation of each entry; one where it is but rounding.
+
+    An entry that varies by less than a per cent of its size counts as varying by that
+    much: a set point that one new sample misses would else be a thousand deviations off.
+    """
     xp = array_namespace(X)
     share = xp.reshape(weight / xp.sum(weight), (-1, *([1] * (X.ndim - 1))))
     rest = X
@@ -193,8 +200,10 @@ def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
         rest = X - X[:1, ...]
         rest = rest - xp.sum(share * rest, axis=0)
     deviation = xp.sqrt(xp.sum(share * rest**2, axis=0))
-    floor = 10.0 * float(xp.finfo(X.dtype).eps) * xp.max(xp.abs(X), axis=0)
-    return xp.where(deviation > floor, deviation, 1.0)
+    size = xp.max(xp.abs(X), axis=0)
+    floor = 10.0 * float(xp.finfo(X.dtype).eps) * size
+    least = xp.maximum(deviation, LEAST_DEVIATION * size)
+    return xp.where(deviation > floor, least, 1.0)
 
 
 # Up to this size, and down to its inverse, even the squares of squares are harmless in
