@@ -137,6 +137,7 @@ def test_every_setting_reaches_the_folds(rng, settings):
     assert_same_as_alone(table, X, y, None, folds, settings, ATOL * y.std())
 
 
+@pytest.mark.filterwarnings("ignore:The Lasso of refine")
 @pytest.mark.parametrize("kind", ["reweight", "tucker", "cp", "sparse"])
 @pytest.mark.parametrize("shape", SHAPES[:3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -685,6 +686,7 @@ def test_float32_stays(rng):
     assert model.predict(X.astype(np.float32)).dtype == np.float32
 
 
+@pytest.mark.filterwarnings("ignore:The Lasso of refine")
 @pytest.mark.parametrize("refine", ["scale", "cp", "sparse"])
 def test_torch_gives_the_same_answer(rng, refine):
     torch = pytest.importorskip("torch")

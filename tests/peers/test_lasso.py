@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet, ElasticNetCV, Lasso, LassoCV
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit
 
 from sltr.peers.lasso import (
     TensorElasticNet,
@@ -12,6 +12,8 @@ from sltr.peers.lasso import (
     TensorLasso,
     TensorLassoCV,
 )
+
+FOLDS = KFold(5, shuffle=True, random_state=0)  # what a number of folds means
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def data():
     [
         (TensorLasso(alpha=0.1), Lasso(alpha=0.1, max_iter=10_000)),
         (TensorElasticNet(alpha=0.1), ElasticNet(alpha=0.1, max_iter=10_000)),
-        (TensorLassoCV(), LassoCV(cv=5, max_iter=10_000)),
-        (TensorElasticNetCV(), ElasticNetCV(cv=5, max_iter=10_000)),
+        (TensorLassoCV(), LassoCV(cv=FOLDS, max_iter=10_000)),
+        (TensorElasticNetCV(), ElasticNetCV(cv=FOLDS, max_iter=10_000)),
     ],
 )
 @pytest.mark.parametrize("weighted", [False, True])

@@ -7,7 +7,12 @@ from problems import corner, draw
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score, make_scorer
-from sklearn.model_selection import GroupKFold, KFold, cross_val_score
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -279,11 +284,12 @@ def test_classifier_is_tuned_for_several_classes(scoring, three_classes):
 
 def test_classifier_scores_equal_the_explicit_loop(data):
     X, y = data
+    folds = StratifiedKFold(3)
     labels = np.where(y > 4.0, "yes", "no")
     for scoring in ("accuracy", "roc_auc", make_scorer(accuracy_score)):
-        model = RemursClassifierCV([1.0], [1.0], cv=3, scoring=scoring, tol=1e-7)
+        model = RemursClassifierCV([1.0], [1.0], cv=folds, scoring=scoring, tol=1e-7)
         expected = cross_val_score(
-            RemursClassifier(1.0, 1.0, tol=1e-7), X, labels, cv=3, scoring=scoring
+            RemursClassifier(1.0, 1.0, tol=1e-7), X, labels, cv=folds, scoring=scoring
         )
         assert model.fit(X, labels).best_score_ == pytest.approx(expected.mean())
 

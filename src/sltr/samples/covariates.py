@@ -224,9 +224,9 @@ def encoded(
 ) -> tuple[Encoding, np.ndarray]:
     """Return how to encode covariates, and those of samples of positive weight."""
     rows, n_given = np.arange(n_kept), n_kept
-    if np.ndim(sample_weight) == 1:
-        given = np.asarray(to_numpy(sample_weight)) > 0
-        n_given, rows = len(given), np.flatnonzero(given)
+    weight = None if sample_weight is None else np.asarray(to_numpy(sample_weight))
+    if weight is not None and weight.ndim == 1:
+        n_given, rows = len(weight), np.flatnonzero(weight > 0)
     encoding = learn_encoding(covariates, n_given)
     return encoding, encoding.encode(covariates, n_given)[rows]
 
