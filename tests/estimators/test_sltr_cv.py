@@ -351,6 +351,7 @@ def test_absolute_radii_work_with_refits(rng):
     assert model.score(X, y) > 0.5
 
 
+@pytest.mark.filterwarnings("ignore:The Lasso of refine")
 @pytest.mark.parametrize(
     "refine",
     [None, "tucker", ("scale",), (None, "sparse"), ("cp", None), REFINEMENTS],

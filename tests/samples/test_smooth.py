@@ -80,7 +80,7 @@ def test_names_and_coordinates_come_from_the_samples():
         ({0: 1.0, -2: 1.0}, "mode 0 once"),
         ({0: -1.0}, "at least 0"),
         ({0: "much"}, "'auto'"),
-        ({0: {"strenght": 1.0}}, "options among strength"),
+        ({0: {"power": 1.0}}, "options among strength"),
         ({0: {"order": 3}}, "1 or 2"),
         ({0: {"coords": [0, 1]}}, "4 finite numbers that increase"),
         ({0: {"coords": [0, 2, 1, 3]}}, "Sort the mode"),

@@ -191,7 +191,7 @@ def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
     """Return the standard deviation of each entry; one where it is but rounding.
 
     An entry that varies by less than a per cent of its size counts as varying by that
-    much: a set point that one new sample misses would else be a thousand deviations off.
+    much. Else a set point that one new sample misses were a thousand deviations off.
     """
     xp = array_namespace(X)
     share = xp.reshape(weight / xp.sum(weight), (-1, *([1] * (X.ndim - 1))))
