@@ -147,7 +147,7 @@ def agreement_weights(
     >>> import numpy as np
     >>> losses = np.array([[1.0, 2.0, 0.0], [1.0, 1.8, 2.1], [1.0, 0.7, 1.0]])
     >>> agreement_weights(0, losses, np.ones(3), smallest=0.1).round(2).tolist()
-    [1.0, 0.2, 1.0]
+    [1.0, 0.24, 1.0]
     """
     mean, error = _excess(best, losses, weight)
     error = np.hypot(error, ALIKE * float(weight @ losses[:, best]) / weight.sum())
