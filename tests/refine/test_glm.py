@@ -99,3 +99,19 @@ def test_separable_labels_stay_finite():
     coef, _, deviance = _solve(problem, x, 0.0, max_iter=100)
     assert np.isfinite(coef).all()
     assert 0.0 <= deviance < 1e-3
+
+
+def test_flat_minima_are_found_in_single_precision():
+    # Labels that a plane separates: along it the deviance hardly changes.
+    rng = np.random.default_rng(4)
+    design = rng.standard_normal((6, 3))
+    y = (design @ np.ones(3) > 0).astype(float)
+    found = []
+    for dtype in (np.float64, np.float32):
+        X, labels, ones = (a.astype(dtype) for a in (design, y, np.ones((6, 1))))
+        problem = TensorGLM([], labels, ones[:, 0], ones, FAMILIES["binomial"])
+        start, ridge = np.zeros(3, dtype), np.full(3, 0.01, dtype)
+        coef, gamma, _ = solve_block(problem, X.T, start, ones[0], ridge, max_iter=50)
+        assert coef.dtype == dtype
+        found.append(np.concatenate([coef, gamma]))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)

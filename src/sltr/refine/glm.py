@@ -125,7 +125,13 @@ def solve_block(
     free = xp.zeros_like(gamma)
     penalty = xp.concat([ridge, free])
     threshold = xp.concat([xp.ones_like(coef) * l1, free])
+    # In double precision: where the objective is flat, a step is accepted only while
+    # its gain can be seen, and single precision would end far from the minimum.
+    rows, theta, penalty, threshold = (
+        xp.astype(a, xp.float64) for a in (rows, theta, penalty, threshold)
+    )
     theta, deviance = _newton(problem, rows, theta, penalty, threshold, max_iter)
+    theta = xp.astype(theta, design.dtype)
     return theta[:size], theta[size:], deviance
 
 
@@ -152,7 +158,8 @@ def _solve_in_row_space(problem, design, coef, gamma, ridge, max_iter):
 def _newton(problem, rows, theta, penalty, threshold, max_iter):
     """Take Newton steps from `theta` (d,), for a design (d, n) of all unknowns."""
     xp = array_namespace(rows)
-    family, y, weight = problem.family, problem.y, problem.weight
+    family = problem.family
+    y, weight = (xp.astype(a, rows.dtype) for a in (problem.y, problem.weight))
     sparse = bool(xp.any(threshold > 0.0))
 
     def evaluate(theta, eta):
