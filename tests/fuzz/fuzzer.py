@@ -87,13 +87,13 @@ class Fit:
     def violations(self) -> Iterator[tuple[str, str]]:
         """Yield what the fit, or its comparison with the changed one, violates."""
         try:
-            model = self.fitted()
+            model = _once_more(self.fitted)
         except Exception as error:
             yield from unclear("fit", error)
             return
         yield from _check_finite(self, model)
         try:
-            different = ORACLES[self.oracle](self, model)
+            different = _once_more(ORACLES[self.oracle], self, model)
         except CLEAR as error:
             different = f"only the changed input is refused: {error}"
         except Exception as error:
@@ -101,6 +101,18 @@ class Fit:
             return
         if different:
             yield self.oracle, different
+
+
+def _once_more(function: Callable, *given: Any) -> Any:
+    """Call again after a warning about numbers: only one that comes again is ours.
+
+    BLAS libraries sometimes read, and discard, numbers beside an array: products of
+    finite arrays then warn of invalid values, by what was in memory before.
+    """
+    try:
+        return function(*given)
+    except RuntimeWarning:
+        return function(*given)
 
 
 def _check_finite(case: Fit, model: Any) -> Iterator[tuple[str, str]]:
@@ -149,8 +161,9 @@ def _difference(one: Any, other: Any, case: Fit, tol: float) -> str:
     one, other = (
         np.asarray(a, float).reshape(len(case.X_new), -1) for a in (one, other)
     )
-    spread = 1.0 if case.y.dtype.kind not in "fi" else float(np.ptp(case.y))
+    numbers = case.y.dtype.kind in "fi"
     # Where responses do not vary, what is left is the rounding of their size.
+    spread = float(np.ptp(case.y) or np.abs(case.y).max()) if numbers else 1.0
     size = max(spread, 1e-3 * float(np.abs(one).max()), 1e-300)
     worst = float(np.abs(one - other).max()) / size
     return "" if worst <= tol else f"scores differ by {worst:.1e} of the spread"
