@@ -137,6 +137,56 @@ def test_small_files_may_grow_to_some_hundred_megabytes(tmp_path):
     assert expansion_limit(tmp_path) == expansion_limit(tmp_path / "small")
 
 
+COMPRESSORS = ["zstd", "gzip", "blosc", "lz4", "zlib"]
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_chunks_that_would_flood_the_memory_are_not_decompressed(
+    tmp_path, monkeypatch, name
+):
+    zarr, numcodecs = pytest.importorskip("zarr"), pytest.importorskip("numcodecs")
+    codec = numcodecs.get_codec({"id": name})
+    path = tmp_path / "d.zarr"
+    array = zarr.create_array(
+        str(path), shape=X.shape, dtype="f8", compressors=codec, zarr_format=2
+    )
+    array[...] = X
+    [chunk] = [part for part in path.iterdir() if not part.name.startswith(".z")]
+    monkeypatch.setenv("SLTR_READ_LIMIT", "1MB")
+    np.testing.assert_array_equal(load_data(path).X, X)
+    # A second frame may hide behind the first one.
+    bombs = [codec.encode(bytes(30_000_000))]
+    if name == "gzip":
+        bombs.append(gzip.compress(b"0") + bombs[0])
+    for bomb in bombs:
+        chunk.write_bytes(bomb)
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=r"d\.zarr has .* SLTR_READ_LIMIT to more"):
+            load_data(path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10_000_000
+    chunk.write_bytes(bombs[0][:20])
+    with pytest.raises(ValueError, match=r"d\.zarr (has|cannot be read)"):
+        load_data(path)
+
+
+def test_chunks_larger_than_their_array_count_as_a_whole(tmp_path, monkeypatch):
+    zarr, h5py = pytest.importorskip("zarr"), pytest.importorskip("h5py")
+    wide, most = (*X.shape[:-1], 100_000), (*X.shape[:-1], None)
+    zarr.create_array(str(tmp_path / "d.zarr"), shape=X.shape, chunks=wide, dtype="f8")[
+        ...
+    ] = X
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=wide, maxshape=most, compression=9)
+    for name in ("d.zarr", "d.h5"):
+        monkeypatch.delenv("SLTR_READ_LIMIT", raising=False)
+        assert load_data(tmp_path / name, target=None).X.shape == X.shape
+        monkeypatch.setenv("SLTR_READ_LIMIT", "1MB")
+        with pytest.raises(ValueError, match=r"would take .* in memory"):
+            load_data(tmp_path / name, target=None)
+
+
 @pytest.fixture
 def image(tmp_path):
     nibabel = pytest.importorskip("nibabel")

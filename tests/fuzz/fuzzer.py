@@ -12,7 +12,9 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -76,8 +78,8 @@ class Fit:
         return prod(self.X.shape)
 
     def fitted(self) -> Any:
-        """Return the fitted model; what is not about numbers may warn."""
-        with warnings.catch_warnings():
+        """Return the fitted model; what is not about numbers may warn or print."""
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", RuntimeWarning)
             model = getattr(sltr, self.name)(**self.params)

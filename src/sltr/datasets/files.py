@@ -15,11 +15,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from sklearn.utils import Bunch
 
+from sltr.datasets.chunks import decompressed_bytes
 from sltr.datasets.nifti import load_nifti
 from sltr.datasets.reading import (
     AnyPath,
     check_expansion,
     existing_file,
+    expansion_limit,
     few,
     reading,
     require_names,
@@ -278,6 +280,7 @@ def load_zarr(
         stay = ["X"] if large else []
         read = [array for name, array in arrays.items() if name not in stay]
         n_bytes = sum(prod(array.shape) * array.dtype.itemsize for array in read)
+        n_bytes = max(n_bytes, *(_chunk_bytes(a, file) for a in arrays.values()), 0)
     check_expansion(file, n_bytes)
     data = Bunch()
     for name, array in arrays.items():
@@ -290,6 +293,12 @@ def load_zarr(
         data.y = None
         return data
     return _with_response(data, file, target)
+
+
+def _chunk_bytes(array: Any, file: Path) -> int:
+    """Return the bytes that reading one chunk takes: chunks are read as a whole."""
+    declared = prod(array.shards or array.chunks) * array.dtype.itemsize
+    return max(declared, decompressed_bytes(array, file, expansion_limit(file)))
 
 
 def _zarr_dimensions(arrays: dict[str, Any]) -> tuple[list[str] | None, dict[str, str]]:

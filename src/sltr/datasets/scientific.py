@@ -33,7 +33,7 @@ def read_hdf5(file: Path, largest: int | None) -> Bunch:
         most = inf if largest is None else largest
         stays = "X" in arrays and working_bytes(arrays["X"]) > most
         read = [a for n, a in arrays.items() if not (stays and n == "X")]
-    check_expansion(file, sum(prod(a.shape) * a.dtype.itemsize for a in read))
+    check_expansion(file, sum(map(_hdf5_bytes, read)))
     data = Bunch()
     for name, array in arrays.items():
         with reading(f"{file} cannot be read: the array {name!r}", _ADVICE):
@@ -44,6 +44,11 @@ def read_hdf5(file: Path, largest: int | None) -> Bunch:
     if not stays:
         handle.close()
     return data
+
+
+def _hdf5_bytes(array: Any) -> int:
+    """Return the bytes that reading takes: a chunk is read as a whole."""
+    return max(prod(array.shape), prod(array.chunks or ())) * array.dtype.itemsize
 
 
 def _hdf5_values(array: Any) -> np.ndarray:
@@ -112,9 +117,7 @@ def _read_newer(file: Path) -> Bunch:
         handle = h5py.File(file, "r")
     with handle:
         arrays = {n: a for n, a in handle.items() if isinstance(a, h5py.Dataset)}
-        check_expansion(
-            file, sum(prod(a.shape) * a.dtype.itemsize for a in arrays.values())
-        )
+        check_expansion(file, sum(map(_hdf5_bytes, arrays.values())))
         for name, array in arrays.items():
             with reading(f"{file} cannot be read: the array {name!r}", _ADVICE):
                 check_chunks(array)
