@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check tests test-floors fuzz bench bench-accuracy docs clean
+.PHONY: demo test check tests test-floors wheel-test fuzz bench bench-accuracy docs clean
 
 $(VENV)/.run: pyproject.toml
 	@echo 'Setting up $(VENV): a minute or two, once.'
@@ -57,6 +57,10 @@ $(FLOORS)/.done: pyproject.toml tests/floors.py
 test-floors: $(FLOORS)/.done
 	$(FLOORS)/bin/python -m pytest -n auto -m 'not slow and not gpu and not browser' \
 		-W ignore::DeprecationWarning -W ignore::pytest.PytestRemovedIn10Warning $(FLOOR_TESTS)
+
+# Build the wheel, and use it in empty environments, bare and with each extra alone: about half a minute each.
+wheel-test: $(VENV)/.test
+	$(BIN)/python tests/wheel.py $(EXTRAS)
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -1,5 +1,6 @@
 """The public names: what is there, what it needs, and that it is documented."""
 
+import ast
 import doctest
 import inspect
 import subprocess
@@ -57,18 +58,27 @@ NAMES = [
 ]
 ESTIMATORS = [
     thing
-    for thing in map(vars(sltr).get, sltr.__all__)
+    for thing in (getattr(sltr, name) for name in sltr.__all__)
     if inspect.isclass(thing) and issubclass(thing, BaseEstimator)
 ]
 
 
 def test_all_is_exact():
     assert sltr.__all__ == NAMES
-    public = {name for name in vars(sltr) if not name.startswith("_")}
-    submodules = {name for name in public if f"sltr.{name}" in sys.modules}
-    helpers = {"Any", "import_module"}
-    assert public - submodules - helpers == set(NAMES) - submodules
-    assert set(NAMES) <= public
+    assert set(dir(sltr)) == {*NAMES, "plotting", "report", "__version__"}
+
+
+def test_every_name_is_loaded_from_where_type_checkers_look_for_it():
+    source = Path(sltr.__file__).read_text(encoding="utf-8")
+    (block,) = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+    written = {alias.name: node.module for node in block.body for alias in node.names}
+    assert set(written) == {*NAMES, "plotting", "report"}
+    for name, module in written.items():
+        thing = getattr(sltr, name)
+        if module == "sltr":
+            assert thing is sys.modules[f"sltr.{name}"]
+        else:
+            assert thing is getattr(sys.modules[module], name)
 
 
 def test_every_estimator_of_the_models_is_public():
