@@ -465,3 +465,44 @@ def test_entries_near_the_largest_float_are_refused(model, data):
     X, y = data
     with pytest.raises(ValueError, match=r"were given.*Divide X"):
         clone(model).fit(X / np.abs(X).max() * np.finfo(float).max, y)
+
+
+@pytest.mark.parametrize("model", [SLTRRegressor(), SLTRClassifier()])
+def test_score_takes_arrays_on_a_device(data, model):
+    strict = pytest.importorskip("array_api_strict")
+    device = strict.Device("device1")  # no way to NumPy but by an explicit copy
+    X, y = data
+    there, labels = (strict.asarray(values, device=device) for values in (X, y))
+    weight = np.arange(1.0, len(y) + 1)
+    fitted, expected = clone(model).fit(there, labels), clone(model).fit(X, y)
+    found = fitted.score(
+        there, labels, sample_weight=strict.asarray(weight, device=device)
+    )
+    # Solvers of different array libraries agree up to the duality gap.
+    close = expected.score(X, y, sample_weight=weight)
+    assert found == pytest.approx(close, abs=1e-4)
+    assert fitted.score(there, labels) == pytest.approx(expected.score(X, y), abs=1e-4)
+
+
+def test_scorers_and_cross_validation_take_arrays_on_a_device(data):
+    strict = pytest.importorskip("array_api_strict")
+    import sklearn
+    from sklearn.metrics import get_scorer
+    from sklearn.model_selection import cross_val_score
+
+    X, y = data
+    device = strict.Device("device1")
+    there, response = (strict.asarray(values, device=device) for values in (X, y))
+    model = SLTRRegressor().fit(there, response)
+    try:
+        sklearn.set_config(array_api_dispatch=True)
+    except (ImportError, RuntimeError) as error:  # SciPy must be told before it is read
+        pytest.skip(str(error))
+    try:
+        scored = get_scorer("r2")(model, there, response)
+        found = cross_val_score(SLTRRegressor(), there, response, scoring="r2", cv=3)
+    finally:
+        sklearn.set_config(array_api_dispatch=False)
+    assert scored == pytest.approx(model.score(X, y), abs=1e-4)
+    expected = cross_val_score(SLTRRegressor(), X, y, scoring="r2", cv=3)
+    np.testing.assert_allclose(found, expected, atol=1e-3)

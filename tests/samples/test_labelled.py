@@ -157,3 +157,86 @@ def test_bad_labels_say_what_to_do():
         label(values, mask=[True, False, True])
     with pytest.raises(ValueError, match=r"units of \['c'\]"):
         label(values, ("a", "b"), units={"c": "s"})
+
+
+def _in_file(kind, values, folder):
+    """Store samples with named modes, and coordinates where the format has them."""
+    if kind == "zarr":
+        zarr = pytest.importorskip("zarr")
+        names = ("sample", "channel", "time")
+        stored = zarr.create_array(
+            folder / "X.zarr",
+            shape=values.shape,
+            chunks=(8, 4, 6),
+            dtype="f8",
+            dimension_names=names,
+        )
+        stored[...] = values
+        return stored, (None, None)
+    if kind == "hdf5":
+        h5py = pytest.importorskip("h5py")
+        file = h5py.File(folder / "X.h5", "w")
+        stored = file.create_dataset("X", data=values, chunks=(8, 4, 6))
+        scales = {"channel": np.array(CHANNELS, dtype="S"), "time": TIMES}
+        stored.dims[0].label = "sample"
+        for mode, (name, scale) in enumerate(scales.items(), start=1):
+            stored.dims[mode].label = name
+            file.create_dataset(name, data=scale).make_scale(name)
+            stored.dims[mode].attach_scale(file[name])
+        return stored, (CHANNELS, TIMES)
+    xarray = pytest.importorskip("xarray")
+    coords = {"channel": CHANNELS, "time": TIMES}
+    array = xarray.DataArray(values, coords, dims=("sample", "channel", "time"))
+    return array.chunk({"sample": 8}), (CHANNELS, TIMES)
+
+
+@pytest.mark.parametrize("kind", ["zarr", "hdf5", "xarray on dask"])
+def test_labels_of_stored_samples_stay_with_the_model(
+    X, y, kind, tmp_path, samples_stay
+):
+    stored, coords = _in_file(kind, np.asarray(X), tmp_path)
+    model = SLTRRegressor().fit(stored, y)
+    assert model.names_ == ("channel", "time")
+    for found, expected in zip(model.coords_, coords, strict=True):
+        assert (found is None) == (expected is None)
+        assert found is None or found.tolist() == list(expected)
+    expected = SLTRRegressor().fit(np.asarray(X), y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-10)
+
+
+def test_label_leaves_stored_samples_where_they_are(X, y, tmp_path, samples_stay):
+    stored, _ = _in_file("zarr", np.asarray(X), tmp_path)
+    labelled = label(stored, ("sensor", "moment"), coords={"sensor": CHANNELS})
+    model = SLTRRegressor().fit(labelled, y)
+    assert model.names_ == ("sensor", "moment")
+    assert model.coords_[0].tolist() == CHANNELS
+    assert labelled[:5].labels.names == ("sensor", "moment")
+    np.testing.assert_allclose(model.predict(labelled), model.predict(np.asarray(X)))
+
+
+def test_what_xarray_has_not_read_is_read_by_slices(X, y, samples_stay):
+    xarray = pytest.importorskip("xarray")
+    from xarray.backends import BackendArray
+    from xarray.core import indexing
+
+    largest = []
+
+    class Backend(BackendArray):
+        shape, dtype = X.shape, X.dtype
+
+        def __getitem__(self, key):
+            return indexing.explicit_indexing_adapter(
+                key, self.shape, indexing.IndexingSupport.BASIC, self._part
+            )
+
+        def _part(self, key):
+            largest.append(np.asarray(X)[key].size)
+            return np.asarray(X)[key]
+
+    dims = ("sample", "channel", "time")
+    variable = xarray.Variable(dims, indexing.LazilyIndexedArray(Backend()))
+    array = xarray.DataArray(variable, {"channel": CHANNELS, "time": TIMES})
+    model = SLTRRegressor(memory_limit=1_000_000).fit(array, y)
+    assert model.coords_[0].tolist() == CHANNELS
+    assert largest
+    assert not array.variable._in_memory

@@ -47,6 +47,8 @@ def to_numpy(x: Array) -> np.ndarray:
         return x.detach().cpu().numpy()
     if array_api_compat.is_cupy_array(x):
         return x.get()
+    if is_array_api(x):  # of any library, perhaps on a device
+        return np.from_dlpack(x, device="cpu")
     return np.asarray(x)
 
 

@@ -241,11 +241,11 @@ class RegressorBeside(RegressorMixin):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
     ) -> float:
-        """Return R² of the predictions."""
-        if covariates is None:
-            return super().score(X, y, sample_weight)
-        predicted = to_numpy(self.predict(X, covariates=covariates))
-        return float(r2_score(to_numpy(y), predicted, sample_weight=sample_weight))
+        """Return R² of the predictions; arrays may be on a device."""
+        beside = {} if covariates is None else {"covariates": covariates}
+        predicted = to_numpy(self.predict(X, **beside))
+        weight = None if sample_weight is None else to_numpy(sample_weight)
+        return float(r2_score(to_numpy(y), predicted, sample_weight=weight))
 
 
 class ClassifierBeside(ClassifierMixin):
@@ -254,11 +254,11 @@ class ClassifierBeside(ClassifierMixin):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
     ) -> float:
-        """Return the share of samples whose label is predicted."""
-        if covariates is None:
-            return super().score(X, y, sample_weight)
-        labels = self.predict(X, covariates=covariates)
-        return float(accuracy_score(y, labels, sample_weight=sample_weight))
+        """Return the share of labels predicted right; arrays may be on a device."""
+        beside = {} if covariates is None else {"covariates": covariates}
+        labels = to_numpy(self.predict(X, **beside))
+        weight = None if sample_weight is None else to_numpy(sample_weight)
+        return float(accuracy_score(to_numpy(y), labels, sample_weight=weight))
 
 
 class CalibratedLabels(ClassifierBeside, SLTRBase):

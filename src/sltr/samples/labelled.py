@@ -147,6 +147,35 @@ class LabelledArray(np.ndarray):
         return LabelledArray, (np.asarray(self), self.labels)
 
 
+@dataclass(frozen=True, eq=False)
+class LabelledStore:
+    """Samples that stay in a file or on a cluster, and their `labels`.
+
+    It is read by slices, as what it holds is.
+    """
+
+    source: Any
+    labels: Labels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what is stored, (n, p1, …, pM)."""
+        return tuple(self.source.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The type of what is stored."""
+        return self.source.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        found = np.asarray(self.source[key])
+        labels = self.labels.at(key, len(self.shape))
+        return found if labels is None else LabelledArray(found, labels)
+
+
 def _plain(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, LabelledArray) else value
 
@@ -163,7 +192,7 @@ def label(
     units: Sequence[str | None] | Mapping[str, str] | None = None,
     mask: Any = None,
     ids: Any = None,
-) -> np.ndarray:
+) -> Any:
     """Return samples that know the names, coordinates and units of their modes.
 
     A model fitted to them knows them too: figures, reports and exported files show
@@ -187,7 +216,8 @@ def label(
     -------
     array of shape (n, p1, …, pM)
         A NumPy array with the attribute `labels`. Choosing samples, or slices of
-        modes, chooses labels as well.
+        modes, chooses labels as well. Memmaps, zarr and HDF5 arrays are not read, and
+        Dask arrays not computed: they come back in a case that models understand.
 
     Examples
     --------
@@ -201,8 +231,9 @@ def label(
     >>> X[:5, [2, 0]].labels.coords[0].tolist()
     ['Pz', 'Fz']
     """
-    values = np.asarray(X)
-    shape = values.shape[1:]
+    stays = isinstance(X, np.memmap) or _is_stored(X)
+    values = X if stays else np.asarray(X)
+    shape = tuple(values.shape[1:])
     labels = make_labels(shape, names, units, coords)
     if mask is not None:
         mask = np.asarray(mask, bool)
@@ -212,8 +243,9 @@ def label(
             )
             raise ValueError(msg)
     if ids is not None:
-        ids = _checked_ids(ids, len(values))
-    return LabelledArray(values, replace(labels, mask=mask, ids=ids))
+        ids = _checked_ids(ids, values.shape[0])
+    labels = replace(labels, mask=mask, ids=ids)
+    return LabelledStore(X, labels) if stays else LabelledArray(values, labels)
 
 
 def _checked_ids(ids: Any, n_samples: int) -> np.ndarray:
@@ -299,9 +331,58 @@ def unlabelled(X: Any) -> tuple[Any, Labels | None]:
     """Return samples as an array of their library, and the labels they have."""
     if isinstance(X, LabelledArray):
         return np.asarray(X), X.labels
-    if type(X).__module__.split(".")[0] == "xarray" and hasattr(X, "dims"):
+    if isinstance(X, LabelledStore):
+        return X.source, X.labels
+    library = type(X).__module__.split(".")[0]
+    if library == "xarray" and hasattr(X, "dims"):
         return _from_xarray(X)
+    if library == "zarr" and len(getattr(X, "shape", ())) > 1:
+        return X, _from_zarr(X)
+    if library == "h5py" and len(getattr(X, "shape", ())) > 1:
+        return X, _from_hdf5(X)
     return X, None
+
+
+def _is_stored(X: Any) -> bool:
+    return type(X).__module__.split(".")[0] in ("zarr", "h5py", "dask")
+
+
+def _from_zarr(X: Any) -> Labels | None:
+    """Return the names of a zarr array's dimensions, if each has one."""
+    names = getattr(X.metadata, "dimension_names", None) or (None,)
+    return make_labels(X.shape[1:], names[1:]) if all(names) else None
+
+
+def _from_hdf5(X: Any) -> Labels | None:
+    """Return what an HDF5 dataset's dimensions are called, and their scales."""
+    names, modes = [mode.label for mode in X.dims][1:], list(X.dims)[1:]
+    if not all(names):
+        return None
+    coords = {
+        m: _as_coords(_texts(mode[0][...])) for m, mode in enumerate(modes) if len(mode)
+    }
+    return make_labels(X.shape[1:], names, coords=coords)
+
+
+def _texts(values: np.ndarray) -> np.ndarray:
+    """Return what HDF5 keeps as bytes as texts."""
+    if values.dtype.kind not in "SO":
+        return values
+    return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in values])
+
+
+class _Unread:
+    """A DataArray of xarray that is still in its file, as something to slice."""
+
+    def __init__(self, variable: Any):
+        self.variable, self.shape = variable, tuple(variable.shape)
+        self.dtype = variable.dtype
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        return self.variable[key].values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.variable.values, dtype=dtype)
 
 
 def _from_xarray(X: Any) -> tuple[Any, Labels | None]:
@@ -317,7 +398,10 @@ def _from_xarray(X: Any) -> tuple[Any, Labels | None]:
             for unit, c in zip(units, own[1:], strict=True)
         )
         ids = None if own[0] is None else np.array([str(one) for one in own[0].values])
-        return X.data, Labels(names, units, tuple(values[1:]), ids=ids)
+        # What xarray has opened but not read would be read whole by `data`.
+        unread = X.chunks is None and not getattr(X.variable, "_in_memory", True)
+        data = _Unread(X.variable) if unread else X.data
+        return data, Labels(names, units, tuple(values[1:]), ids=ids)
     msg = (
         f"A Dataset of {', '.join(map(str, X.data_vars))} was given; expected a "
         "DataArray of samples. Choose one of its variables."
