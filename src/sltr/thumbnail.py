@@ -36,8 +36,9 @@ def coef_array(coef: Any, target: Any = None) -> np.ndarray:
     ----------
     coef : array of shape (p1, …, pM) or fitted model
     target : label or int, optional
-        Of a model with one coefficient for each class: the class, or its index
-        where no class is called so; the first if not given.
+        Of a model with one coefficient for each class or response: the class, or its
+        index where no class is called so; the first if not given. Responses of
+        several modes are counted in C order, or given by a tuple.
     """
     if hasattr(coef, "fit") and not hasattr(coef, "coef_"):
         msg = (
@@ -47,7 +48,9 @@ def coef_array(coef: Any, target: Any = None) -> np.ndarray:
         raise NotFittedError(msg)
     index = _target_index(coef, target)
     array = np.asarray(to_numpy(getattr(coef, "coef_", coef)), dtype=float)
-    if index is not None:
+    if index is not None and hasattr(coef, "shape_out_") and coef.shape_out_:
+        array = array.reshape(*coef.shape_in_, -1)[..., index]
+    elif index is not None:
         array = array[index]
     if array.ndim == 0 or array.size == 0:
         msg = f"A coefficient of shape {array.shape} was given; expected (p1, …, pM)."
@@ -62,6 +65,11 @@ def target_labels(model: Any) -> list:
     """Return the classes, or numbers, of a model's coefficients; [] if it has one."""
     shape_in = getattr(model, "shape_in_", None)
     shape: tuple[int, ...] = getattr(getattr(model, "coef_", None), "shape", ())
+    shape_out = tuple(getattr(model, "shape_out_", ()))
+    if len(shape_out) > 1:
+        return list(np.ndindex(shape_out))
+    if shape_out:
+        return list(range(shape_out[0]))
     if shape_in is None or len(shape) != len(shape_in) + 1:
         return []
     classes = list(getattr(model, "classes_", ()))
@@ -83,7 +91,7 @@ def target_name(model: Any, target: Any = None) -> str:
     index = _target_index(model, target)
     if index is None:
         return ""
-    kind = "class" if hasattr(model, "classes_") else "target"
+    kind = "class" if hasattr(model, "classes_") else "response"
     return f"{kind} {target_labels(model)[index]}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from html import escape
+from math import prod
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -136,10 +137,21 @@ class SLTRBase(BaseEstimator):
                 unconverged=warn_of_pilot,
                 policy=self._policy,
                 y_shift=y_shift,
+                # Indicators of classes have a unit already.
+                in_units=not is_classifier(self),
+                shape_out=self._modes_out(Y),
                 front=front,
             )
 
         return task_in_best_map(plan, prepared, splits)
+
+    def _modes_out(self, Y: Array) -> tuple[int, ...]:
+        """Return the modes that responses may share; classes are one.
+
+        A mode of one entry has nothing to share.
+        """
+        shape = getattr(self, "shape_out_", (Y.shape[1],))
+        return tuple(size for size in shape if size > 1)
 
     def _beside(self, samples: Samples, covariates: Any, sample_weight: Any) -> Samples:
         """Return samples with the covariates that were given beside them."""
@@ -169,24 +181,40 @@ class SLTRBase(BaseEstimator):
         return tags
 
     def _set_coef(self, task: Task, fitted: Fitted, scale: np.ndarray | None) -> None:
-        """Set the fit on all samples; that of a single response loses its axis."""
+        """Set the fit on all samples; that of a single response loses its axis.
+
+        Tensor responses come last, classes first.
+        """
         front, fill = task.front, task.samples.fill
         coef, pilot = fitted.coef[0, ...], fitted.pilot[0, ...]
+        shape_out = getattr(self, "shape_out_", ())
         self.mask_ = None if front is None else front.kept
         self.standardize_ = None if front is None else front.standardize
         self.smooth_ = {} if front is None else dict(front.strengths)
         self.fill_ = None if fill is None else dict(vars(fill))
-        single = coef.shape[0] == 1
-        self.coef_, self.pilot_ = (
-            (coef[0, ...], pilot[0, ...]) if single else (coef, pilot)
-        )
         intercept = fitted.intercept[0, ...] + self._set_covariates(task, fitted)
-        offset = task.y_shift if task.fit_intercept else 0.0
-        self.intercept_ = float(intercept[0]) + offset if single else intercept
-        ranks = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
-        self.ranks_ = ranks[0] if single else ranks
+        offset = task.y_shift * task.y_unit if task.fit_intercept else 0.0
         factors = np.ones(coef.shape[0]) if scale is None else scale
-        self.scale_ = factors if is_classifier(self) else float(factors[0])
+        single = coef.shape[0] == 1
+        if shape_out:
+            xp, shape = array_namespace(coef), (*coef.shape[1:], *shape_out)
+            self.coef_, self.pilot_ = (
+                xp.reshape(xp.moveaxis(part, 0, -1), shape) for part in (coef, pilot)
+            )
+            intercept = intercept + as_array(offset, intercept)
+            self.intercept_ = xp.reshape(intercept, shape_out)
+        elif single:
+            self.coef_, self.pilot_ = coef[0, ...], pilot[0, ...]
+            self.intercept_ = float(intercept[0]) + offset
+        else:
+            self.coef_, self.pilot_, self.intercept_ = coef, pilot, intercept
+        if is_classifier(self):
+            ranks = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
+            self.ranks_ = ranks[0] if single else ranks
+        else:
+            self.ranks_ = numerical_ranks(self.coef_)
+        scales = factors.reshape(shape_out) if shape_out else factors
+        self.scale_ = scales if is_classifier(self) or shape_out else float(scales[0])
 
     def _set_covariates(self, task: Task, fitted: Fitted) -> Array:
         """Set what was found of covariates; return what it adds to intercepts, (K,)."""
@@ -198,7 +226,10 @@ class SLTRBase(BaseEstimator):
             slopes = slopes / as_array(known.scale, slopes)[:, None]
             change = -(as_array(known.centre, slopes) @ slopes)
         slopes = xp.matrix_transpose(slopes)
-        self.covariate_coef_ = slopes[0, :] if single else slopes
+        shape_out = getattr(self, "shape_out_", ())
+        if shape_out:
+            slopes = xp.reshape(slopes, (*shape_out, slopes.shape[1]))
+        self.covariate_coef_ = slopes[0, :] if single and not shape_out else slopes
         return change
 
 
@@ -246,6 +277,50 @@ class RegressorBeside(RegressorMixin):
         predicted = to_numpy(self.predict(X, **beside))
         weight = None if sample_weight is None else to_numpy(sample_weight)
         return float(r2_score(to_numpy(y), predicted, sample_weight=weight))
+
+
+class TensorResponses(RegressorMixin):
+    """A regressor of responses of any shape, perhaps beside covariates."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        covariates: Any = None,
+        *,
+        multioutput: Any = "uniform_average",
+    ) -> float | np.ndarray:
+        """Return R² of the predictions.
+
+        `multioutput` is scikit-learn's: "uniform_average", the mean over all
+        responses; "variance_weighted"; "raw_values", one for each response in their
+        shape; or weights of the responses, in that shape or flat.
+        """
+        shape_out = getattr(self, "shape_out_", ())
+        predicted = to_numpy(self.predict(X, covariates=covariates))
+        truth = np.asarray(to_numpy(y))
+        if shape_out and truth.shape[1:] != shape_out:
+            msg = (
+                f"y has shape {truth.shape}; expected responses of the fitted shape "
+                f"{shape_out} for each sample."
+            )
+            raise ValueError(msg)
+        rows = len(truth), prod(shape_out)
+        if shape_out:
+            truth, predicted = truth.reshape(rows), predicted.reshape(rows)
+        if not isinstance(multioutput, str):
+            multioutput = np.ravel(multioutput)
+        found = r2_score(
+            truth, predicted, sample_weight=sample_weight, multioutput=multioutput
+        )
+        raw = isinstance(multioutput, str) and multioutput == "raw_values"
+        return np.reshape(found, shape_out) if raw else float(found)
 
 
 class ClassifierBeside(ClassifierMixin):
@@ -304,7 +379,12 @@ def linear_scores(model: Any, X: Any) -> Array:
     """Return ⟨coef, x⟩ + intercept, shape (n,), or (n, K) for K coefficients."""
     check_is_fitted(model, "coef_")
     design = as_design(check_new_samples(model, X))
-    coef = model.coef_
+    coef, shape_out = model.coef_, getattr(model, "shape_out_", ())
+    if shape_out:
+        xp = array_namespace(coef)
+        columns = xp.reshape(coef, (-1, prod(shape_out)))
+        scores = design.inner(xp.matrix_transpose(columns))
+        return scores + as_array(xp.reshape(model.intercept_, (-1,)), scores)
     single = coef.ndim == len(model.shape_in_)
     scores = design.inner(flatten(coef[None, ...] if single else coef))
     if single:
@@ -321,8 +401,17 @@ def scores_with_covariates(model: Any, X: Any, covariates: Any = None) -> Array:
         return scores
     slopes = as_array(model.covariate_coef_, scores)
     xp = array_namespace(slopes)
-    slopes = xp.matrix_transpose(slopes) if slopes.ndim == 2 else slopes
+    if slopes.ndim > 1:
+        slopes = xp.matrix_transpose(xp.reshape(slopes, (-1, slopes.shape[-1])))
     return scores + as_array(Z, scores) @ slopes
+
+
+def tensor_predictions(model: Any, X: Any, covariates: Any = None) -> Array:
+    """Return predictions (n, q1, …, qQ), or (n,) of numbers."""
+    scores = scores_with_covariates(model, X, covariates)
+    # A model of an earlier version has no shape of responses.
+    shape_out = getattr(model, "shape_out_", ())
+    return array_namespace(scores).reshape(scores, (scores.shape[0], *shape_out))
 
 
 def predict_linear(model: Any, X: Any) -> Array:

@@ -5,6 +5,7 @@ Apart from the estimators because only their `partial_fit` needs it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,41 @@ def task_of_moments(model: Any, settings: Settings) -> Task:
     The fit needs only their mean, with the weight of all of them, as one sample.
     """
     kept: Moments = model._moments
-    xp = array_namespace(kept.second)
+    xp, unit = array_namespace(kept.second), None
+    if kept.y_mean.shape[0] > 1 and not hasattr(model, "classes_"):
+        kept, unit = _in_units(kept, bool(model.fit_intercept))
     mean, y_mean, weight = (
         xp.astype(part, kept.dtype) for part in (kept.x_mean, kept.y_mean, kept.weight)
     )
     mean, weight = xp.reshape(mean, (1, *model.shape_in_)), xp.reshape(weight, (1,))
     samples, Y = Samples(mean, y_mean[:1], weight), y_mean[None, :]
     system = StreamedRidge(kept, bool(model.fit_intercept))
-    return Task(samples, Y, system, system.fit_intercept, model.radius, settings)
+    return Task(
+        samples,
+        Y,
+        system,
+        system.fit_intercept,
+        model.radius,
+        settings,
+        y_unit=1.0 if unit is None else unit,
+        shape_out=model._modes_out(Y),
+    )
+
+
+def _in_units(kept: Moments, fit_intercept: bool) -> tuple[Moments, np.ndarray]:
+    """Return moments with responses in units of their standard deviations, (K,)."""
+    xp = array_namespace(kept.second)
+    squares = xp.linalg.diagonal(kept.y_second) / kept.weight
+    if not fit_intercept:
+        squares = squares + kept.y_mean**2
+    unit = xp.where(squares > 0, xp.sqrt(squares), 1.0)
+    scaled = replace(
+        kept,
+        y_mean=kept.y_mean / unit,
+        cross=kept.cross / unit,
+        y_second=kept.y_second / (unit[:, None] * unit),
+    )
+    return scaled, to_numpy(unit)
 
 
 def known_classes(

@@ -113,7 +113,7 @@ def sltr_path(
     with explained_memory(), fitting_threads(samples.X):
         task = prepare(
             samples,
-            samples.y[:, None],
+            samples.Y,
             settings,
             fit_intercept=fit_intercept,
             radius=radius,

@@ -18,9 +18,9 @@ from sltr.arrays import (
 from sltr.core.tensor import flatten
 from sltr.estimators.base import (
     CalibratedLabels,
-    RegressorBeside,
     SLTRBase,
-    scores_with_covariates,
+    TensorResponses,
+    tensor_predictions,
     unchanged_on_failure,
     warn_of_lasso,
     warn_unless_converged,
@@ -38,12 +38,16 @@ from sltr.estimators.partial_fit import (
     moment_sigmoids,
     task_of_moments,
 )
-from sltr.parameters import check_nonnegative, refuse
+from sltr.parameters import check_choice, check_nonnegative, refuse
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import FITTED
 from sltr.samples.samples import Samples, take_rows
-from sltr.tuning.candidates import Candidate, check_lazy_refinements
+from sltr.tuning.candidates import (
+    RESPONSES,
+    Candidate,
+    check_lazy_refinements,
+)
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds
@@ -65,6 +69,7 @@ class _SLTR(SLTRBase):
         weights: str | tuple[float, float] = "unit",
         solver: str = "admm",
         refine: str | tuple | None = None,
+        responses: str = "shared",
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         mask: Any = None,
@@ -86,6 +91,7 @@ class _SLTR(SLTRBase):
         self.weights = weights
         self.solver = solver
         self.refine = refine
+        self.responses = responses
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
         self.mask = mask
@@ -100,10 +106,12 @@ class _SLTR(SLTRBase):
         self.verbose = verbose
 
     def _candidate(self, task: Task) -> Candidate:
+        check_choice("responses", self.responses, RESPONSES)
         return Candidate(
             choose_epsilon(task.system, self.epsilon, task.samples.weight),
             check_nonnegative(self.lambda_sparse, "lambda_sparse"),
             check_nonnegative(self.lambda_low, "lambda_low"),
+            shared=bool(task.shape_out) and self.responses == "shared",
         )
 
     def _fit_task(self, task: Task, folds: Folds | None = None) -> Fitted:
@@ -121,7 +129,14 @@ class _SLTR(SLTRBase):
 
     def _forget_fit(self) -> None:
         """Drop what an earlier fit found: it is of other samples, or other classes."""
-        seen = {"shape_in_", "n_features_in_", "feature_names_in_", "classes_", *FITTED}
+        seen = {
+            "shape_in_",
+            "shape_out_",
+            "n_features_in_",
+            "feature_names_in_",
+            "classes_",
+            *FITTED,
+        }
         for name in [n for n in vars(self) if n.endswith("_") and n not in seen]:
             delattr(self, name)
 
@@ -137,7 +152,7 @@ class _SLTR(SLTRBase):
         self._tell()
 
 
-class SLTRRegressor(RegressorBeside, _SLTR):
+class SLTRRegressor(TensorResponses, _SLTR):
     """Sparse and low-rank tensor regression about a ridge pilot.
 
     The pilot W̃ = (AᵀA + εI)⁻¹Aᵀy is computed once, A the centred samples as
@@ -171,6 +186,11 @@ class SLTRRegressor(RegressorBeside, _SLTR):
         radii. Steps, rank and ridge are chosen by five folds of the training data, or
         set by a tuple as `SLTRRegressorCV` reports them: ("reweight", steps),
         ("tucker", ranks, ridge), ("cp", rank, ridge) or ("sparse", ridge).
+    responses : {"shared", "separate"}
+        Of responses with modes (q1, …, qQ): whether they share one problem about the
+        pilot (p1, …, pM, q1, …, qQ), with the unfoldings of all M + Q modes, or each
+        has one of its own. Each response is divided by its standard deviation before,
+        and modes of one entry do not count.
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.
@@ -218,9 +238,9 @@ class SLTRRegressor(RegressorBeside, _SLTR):
 
     Attributes
     ----------
-    coef_ : array of shape (p1, …, pM)
-    intercept_ : float
-    pilot_ : array of shape (p1, …, pM)
+    coef_ : array of shape (p1, …, pM), or (p1, …, pM, q1, …, qQ)
+    intercept_ : float, or array of shape (q1, …, qQ)
+    pilot_ : array of the shape of `coef_`
     epsilon_ : float
         The penalty used.
     pilot_method_ : {"dual", "primal", "cg"}
@@ -235,7 +255,7 @@ class SLTRRegressor(RegressorBeside, _SLTR):
         Numerical rank of each unfolding of `coef_`.
     refine_settings_ : tuple
         Of a refit, given or chosen, as a tuple `refine=(kind, …)` takes them.
-    scale_ : float
+    scale_ : float, or array of shape (q1, …, qQ)
         The factor of `refine="scale"`, else 1.
     mask_ : array of shape (p1, …, pM), or None
         The entries that were looked at; None for all of them.
@@ -244,7 +264,7 @@ class SLTRRegressor(RegressorBeside, _SLTR):
         The strength of each smooth mode.
     fill_ : dict or None
         What `missing` learnt: "mean", "scale", "loadings" and "noise".
-    covariate_coef_ : array of shape (q,)
+    covariate_coef_ : array of shape (q,), or (q1, …, qQ, q)
         Of the columns `covariate_names_`: a number is one, a category has one for each
         level but the first.
     covariate_names_, covariate_columns_ : lists of str
@@ -252,7 +272,8 @@ class SLTRRegressor(RegressorBeside, _SLTR):
     covariate_levels_ : dict
         The levels of the columns that are categories, by their place.
     n_covariates_in_ : int
-    shape_in_ : tuple of int
+    shape_in_, shape_out_ : tuples of int
+        The shapes of a sample and of its response; () of a number.
     n_features_in_ : int
         Of flat rows; samples with several modes have `shape_in_` alone.
 
@@ -279,14 +300,15 @@ class SLTRRegressor(RegressorBeside, _SLTR):
     ) -> SLTRRegressor:
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,).
 
-        `covariates` (n, q), an array or a table, are numbers and categories that are
-        not penalised: what they explain is removed from samples and responses.
+        A response may be a tensor itself: y of shape (n, q1, …, qQ). `covariates`
+        (n, q), an array or a table, are numbers and categories that are not
+        penalised: what they explain is removed from samples and responses.
         """
-        samples = check_samples(self, X, y, sample_weight)
+        samples = check_samples(self, X, y, sample_weight, tensors=True)
         samples = self._beside(samples, covariates, sample_weight)
         self.__dict__.pop("_moments", None)
         with explained_memory(), fitting_threads(samples.X):
-            self._fit_task(self._task(samples, samples.y[:, None]))
+            self._fit_task(self._task(samples, samples.Y))
         return self
 
     @unchanged_on_failure
@@ -304,7 +326,7 @@ class SLTRRegressor(RegressorBeside, _SLTR):
         Parameters
         ----------
         X : array of shape (n, p1, …, pM)
-        y : array of shape (n,)
+        y : array of shape (n,) or (n, q1, …, qQ)
         sample_weight : array of shape (n,), optional
         solve : bool
             Whether to fit now; with many chunks only the last one needs it.
@@ -312,9 +334,9 @@ class SLTRRegressor(RegressorBeside, _SLTR):
         self._refuse_maps("chunks of partial_fit are not kept")
         seen = getattr(self, "_moments", None)
         samples = check_samples(
-            self, X, y, sample_weight, min_samples=1, reset=seen is None
+            self, X, y, sample_weight, tensors=True, min_samples=1, reset=seen is None
         )
-        self._moments = add_chunk(seen, samples, samples.y[:, None], self.refine)
+        self._moments = add_chunk(seen, samples, samples.Y, self.refine)
         if seen is None:
             self._forget_fit()
         if solve:
@@ -322,8 +344,8 @@ class SLTRRegressor(RegressorBeside, _SLTR):
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
-        """Return predictions of shape (n,) for samples of the fitted shape."""
-        return scores_with_covariates(self, X, covariates)
+        """Return predictions of shape (n,), or (n, q1, …, qQ), for new samples."""
+        return tensor_predictions(self, X, covariates)
 
 
 class SLTRClassifier(CalibratedLabels, _SLTR):
@@ -340,6 +362,9 @@ class SLTRClassifier(CalibratedLabels, _SLTR):
 fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, max_iter, \
 n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressor`.
+    responses : {"separate", "shared"}
+        Whether each class has a problem of its own, or all of more than two classes
+        share one, as for `SLTRRegressor`.
     class_weight : None, "balanced" or dict
         Weights of the samples by their class, on top of `sample_weight`: given by
         label, or such that all classes weigh the same. Probabilities are those of
@@ -384,6 +409,7 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
         weights: str | tuple[float, float] = "unit",
         solver: str = "admm",
         refine: str | tuple | None = None,
+        responses: str = "separate",
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         mask: Any = None,
@@ -408,6 +434,7 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
             weights=weights,
             solver=solver,
             refine=refine,
+            responses=responses,
             fit_intercept=fit_intercept,
             feature_shape=feature_shape,
             mask=mask,

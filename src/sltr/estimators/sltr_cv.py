@@ -10,9 +10,9 @@ import numpy as np
 from sltr.arrays import Array, as_array, explained_memory, fitting_threads, to_numpy
 from sltr.estimators.base import (
     CalibratedLabels,
-    RegressorBeside,
     SLTRBase,
-    scores_with_covariates,
+    TensorResponses,
+    tensor_predictions,
     unchanged_on_failure,
     warn_of_lasso,
     warn_unless_converged,
@@ -29,9 +29,11 @@ from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.candidates import (
     DEFAULT_REFINEMENTS,
     LAMBDAS,
+    RESPONSES,
     candidate_columns,
     check_lazy_refinements,
     check_refinements,
+    check_sharing,
     grid_epsilons,
     grid_pairs,
     make_grid,
@@ -62,6 +64,7 @@ class _SLTRCV(SLTRBase):
         lambdas_low: str | Sequence[float] = LAMBDAS,
         *,
         refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
+        responses: str | Sequence[str] = RESPONSES,
         cv: Any = 5,
         scoring: str | Callable | None = None,
         rule: str = "average",
@@ -86,6 +89,7 @@ class _SLTRCV(SLTRBase):
         self.lambdas_sparse = lambdas_sparse
         self.lambdas_low = lambdas_low
         self.refine = refine
+        self.responses = responses
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
@@ -152,6 +156,7 @@ class _SLTRCV(SLTRBase):
         """Check the settings; return the pairs of radii and refinements to try."""
         check_choosing(self.scoring, self.rule)
         check_choice("radius", self.radius, ("relative", "absolute"))
+        check_sharing(self.responses, ())
         pairs = grid_pairs(self.lambdas_sparse, self.lambdas_low)
         return pairs, self._refinements(X)
 
@@ -173,6 +178,7 @@ class _SLTRCV(SLTRBase):
             self.radius,
             task.policy,
             rule=self.rule,
+            sharing=check_sharing(self.responses, task.shape_out),
         )
         held = search(task, folds, grid, n_jobs=self.n_jobs, progress=progress_of(self))
         choice = choose(
@@ -201,6 +207,7 @@ class _SLTRCV(SLTRBase):
         self.epsilon_, self.refine_ = best.candidate.epsilon, best.candidate.refine
         self.lambda_sparse_, self.lambda_low_ = best.candidate.radii
         self.refine_settings_ = best.candidate.settings
+        self.responses_ = RESPONSES[int(best.candidate.shared)]
         self.pilot_method_ = task.system.method
         self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
         self.weights_, self.best_index_ = choice.weights, choice.index
@@ -216,7 +223,7 @@ class _SLTRCV(SLTRBase):
         self._tell()
 
 
-class SLTRRegressorCV(RegressorBeside, _SLTRCV):
+class SLTRRegressorCV(TensorResponses, _SLTRCV):
     """`SLTRRegressor` with penalty, radii and refinement chosen by cross-validation.
 
     One Gram matrix serves all folds and penalties, one chain of warm starts the
@@ -236,12 +243,17 @@ class SLTRRegressorCV(RegressorBeside, _SLTRCV):
     refine : sequence of None, "scale", "reweight", "tucker", "cp" and "sparse"
         Refinements to try; with None among them the paper's own answer can win.
         Beside the refits "scale" gains nothing: it is tried where it is asked for.
+    responses : "separate", "shared", or both
+        Of responses with modes, y of shape (n, q1, …, qQ): what to try. Each may have
+        a tensor of its own, or all share one, as for `SLTRRegressor`; held-out errors
+        choose.
     cv : int, splitter or iterable
         As in scikit-learn, but a number means shuffled folds, always the same ones.
         Where neighbouring samples resemble each other, as in one recording, give
         `groups` to `fit`, or a splitter.
     scoring : str or callable, optional
-        As in scikit-learn; R² by default, or minus the squared error where a fold
+        As in scikit-learn; R² by default, the mean over responses, or minus the
+        squared error where a fold
         is a single sample.
     rule : {"average", "vote", "best", "1se"}
         "average": the mean of the candidates, weighted by how well their held-out
@@ -275,7 +287,7 @@ standardize, smooth, max_iter
     Attributes
     ----------
     coef_, intercept_, pilot_, pilot_method_, dual_gap_, n_iter_, ranks_, mask_, \
-standardize_, smooth_, fill_, shape_in_, n_features_in_
+standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, gap and iterations are the worst of the estimates involved.
     epsilon_, lambda_sparse_, lambda_low_ : float
@@ -283,9 +295,10 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
         of the estimate that the refit starts from. Of "sparse": `lambda_sparse_` is the
         Lasso's threshold, `lambda_low_` is 0 and `epsilon_` is not used.
     refine_ : str or None
+    responses_ : {"separate", "shared"}
     refine_settings_ : tuple
         Of a refit, as `SLTRRegressor(refine=(refine_, *refine_settings_))` takes them.
-    scale_ : float
+    scale_ : float, or array of shape (q1, …, qQ)
         The factor of `refine_ == "scale"`, else 1.
     weights_ : array of shape (n_candidates,)
         Each candidate's share in `coef_`.
@@ -328,17 +341,18 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
     ) -> SLTRRegressorCV:
         """Choose and fit; with `groups`, a number `cv` of folds keeps each group whole.
 
-        `groups` also go to a given splitter. Where folds keep groups whole, larger
+        A response may be a tensor itself: y of shape (n, q1, …, qQ). `groups` also go
+        to a given splitter. Where folds keep groups whole, larger
         penalties are tried. `covariates` (n, q), an array or a table, are numbers and
         categories that are not penalised: what they explain is removed from samples
         and responses, on each training fold anew.
         """
-        samples = check_samples(self, X, y, sample_weight)
+        samples = check_samples(self, X, y, sample_weight, tensors=True)
         samples = self._beside(samples, covariates, sample_weight)
         splits = weighted_splits(self.cv, y, sample_weight, groups=groups)
         self._tune(
             samples,
-            samples.y[:, None],
+            samples.Y,
             splits,
             weighted=sample_weight is not None,
             grouped=whole_groups(splits, groups, sample_weight),
@@ -346,8 +360,8 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
-        """Return predictions of shape (n,) for samples of the fitted shape."""
-        return scores_with_covariates(self, X, covariates)
+        """Return predictions of shape (n,), or (n, q1, …, qQ), for new samples."""
+        return tensor_predictions(self, X, covariates)
 
 
 class SLTRClassifierCV(CalibratedLabels, _SLTRCV):
@@ -364,6 +378,8 @@ max_iter, n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressorCV`; an integer `cv` means stratified folds.
     rule : {"average", "vote", "best", "1se"}
         As for `SLTRRegressorCV`.
+    responses : "separate", "shared", or both
+        Of more than two classes: what to try, as for `SLTRRegressorCV`.
     scoring : str or callable, optional
         As in scikit-learn; by default R² of the class indicators, which is finer
         than accuracy where samples are few.
@@ -399,6 +415,7 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         lambdas_low: str | Sequence[float] = LAMBDAS,
         *,
         refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
+        responses: str | Sequence[str] = "separate",
         cv: Any = 5,
         scoring: str | Callable | None = None,
         rule: str = "average",
@@ -426,6 +443,7 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
             lambdas_sparse,
             lambdas_low,
             refine=refine,
+            responses=responses,
             cv=cv,
             scoring=scoring,
             rule=rule,

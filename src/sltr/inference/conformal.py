@@ -224,7 +224,7 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     """Tune SLTR once, and fit what was chosen to all folds at once."""
     labels = is_classifier(model)
     samples = check_samples(model, X, y, labels=labels)
-    Y, classes, shift = samples.y[:, None], None, 0.0
+    Y, classes, shift = samples.Y, None, 0.0
     numbers = np.asarray(to_numpy(samples.y))
     if labels:
         classes, indicators = label_indicators(samples.y)

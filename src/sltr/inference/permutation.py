@@ -267,7 +267,7 @@ def _pilot_scores(
     progress: Progress | None,
 ) -> np.ndarray:
     """Return the cheap statistic of all permutations, in batches that fit memory."""
-    Y, shift = samples.y[:, None], 0.0
+    Y, shift = samples.Y, 0.0
     if labels:
         indicators = label_indicators(samples.y)[1]
         shift = label_shift(indicators.shape[1], model.fit_intercept)
@@ -403,7 +403,7 @@ def _shared_job(model: Any, samples: Samples, groups: np.ndarray | None) -> Job:
     model.set_params(n_jobs=None)
     if not isinstance(model.cv, int) and not hasattr(model.cv, "split"):
         model.set_params(cv=None if model.cv is None else list(model.cv))
-    Y, classes, shift = samples.y[:, None], None, 0.0
+    Y, classes, shift = samples.Y, None, 0.0
     if is_classifier(model):
         classes, indicators = label_indicators(samples.y)
         shift = label_shift(indicators.shape[1], model.fit_intercept)

@@ -233,7 +233,7 @@ def _batches_of_halves(
     progress: Progress | None,
 ) -> list[np.ndarray]:
     """Tune SLTR once, and fit what was chosen to all halves."""
-    Y, classes, shift = samples.y[:, None], None, 0.0
+    Y, classes, shift = samples.Y, None, 0.0
     if is_classifier(model):
         classes, indicators = label_indicators(samples.y)
         shift = label_shift(indicators.shape[1], model.fit_intercept)

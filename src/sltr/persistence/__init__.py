@@ -233,15 +233,18 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
     coef, shape = fitted["coef_"], fitted["shape_in_"]
     folded, q = params.get("feature_shape"), _n_covariates(fitted)
     intercept, classes = fitted["intercept_"], fitted.get("classes_")
+    shape_out = fitted.get("shape_out_", ())
     single = len(shape) == coef.ndim
-    n_scores = 1 if single else len(coef)
+    # Responses come last, classes first.
+    scores = shape_out if shape_out else () if single else (len(coef),)
+    n_scores = prod(scores)
     agree = {
         "shape_in_": isinstance(shape, tuple)
-        and tuple(coef.shape[coef.ndim - len(shape) :]) == shape
-        and coef.ndim - len(shape) in (0, 1),
+        and isinstance(shape_out, tuple)
+        and coef.ndim - len(shape) == len(scores)
+        and coef.shape == ((*shape, *scores) if shape_out else (*scores, *shape)),
         "coef_": coef.dtype.kind == "f" and coef.size > 0,
-        "intercept_": getattr(intercept, "shape", ())
-        == (() if single else (n_scores,)),
+        "intercept_": getattr(intercept, "shape", ()) == scores,
         # Samples with modes have none, but for those of early versions.
         "n_features_in_": fitted.get("n_features_in_", shape[0])
         in (shape[0], prod(shape)),

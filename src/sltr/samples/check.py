@@ -45,40 +45,47 @@ def check_samples(
     sample_weight: Any = None,
     *,
     labels: bool = False,
+    tensors: bool = False,
     min_samples: int = 2,
     reset: bool = True,
 ) -> Samples:
     """Check training data, remember its shape on the estimator, return it clean.
 
     Sets `shape_in_`, `n_features_in_` for flat rows, and what the samples know of
-    themselves (`samples/labelled.py`). NumPy input (and whatever converts to it) is
-    checked by scikit-learn; arrays of other libraries stay where they are. Samples in a
-    file or on a cluster are read if they fit; else they stay there, for estimators that
-    have a `memory_limit`. Samples of weight zero are dropped.
+    themselves (`samples/labelled.py`). With `tensors` a response may have any shape,
+    `shape_out_`, and responses are returned as rows. NumPy input (and whatever
+    converts to it) is checked by scikit-learn; arrays of other libraries stay where
+    they are. Samples in a file or on a cluster are read if they fit; else they stay
+    there, for estimators that have a `memory_limit`. Samples of weight zero are
+    dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
     X, known = unlabelled(X)
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
     X = X if reset else aligned(estimator, X, known)
     sample_weight = check_plain(sample_weight, "sample_weight")
+    if tensors:
+        y, shape_out = _response_rows(y)
     stored = _check_stored(estimator, X) if _is_left_in_place(estimator, X) else None
     if stored is not None and fits_in_memory(X, estimator.memory_limit):
         X, stored = _loaded(stored, gaps=_takes_gaps(estimator)), None
     if stored is not None:
         X = stored
-        y, weight = _check_beside_stored(X, y, sample_weight, labels, min_samples)
+        y, weight = _check_beside_stored(
+            X, y, sample_weight, labels, tensors, min_samples
+        )
         _set_n_features(estimator, X.source.shape[1])
     elif is_array_api(X) and not is_numpy(X):
         with explained_memory():
             X = check_foreign_tensor(X, finite=not _takes_gaps(estimator))
-            y = _check_foreign_responses(X, y, labels, min_samples)
+            y = _check_foreign_responses(X, y, labels, tensors, min_samples)
         _set_n_features(estimator, X.shape[1])
         weight = _check_foreign_weight(sample_weight, X)
     else:
         if not reset:
             _check_tensor_shape(estimator, X)
         if not labels:
-            _check_numbers(y)
+            _check_numbers(y, tensors)
         X, y = validate_data(
             estimator,
             X,
@@ -86,7 +93,7 @@ def check_samples(
             dtype=(np.float64, np.float32),
             allow_nd=True,
             y_numeric=not labels,
-            multi_output=False,
+            multi_output=tensors,
             ensure_min_samples=min_samples,
             ensure_all_finite=not _takes_gaps(estimator),
             reset=reset,
@@ -101,6 +108,14 @@ def check_samples(
     elif _takes_gaps(estimator):
         _refuse_gaps_in_place(estimator)
     samples = Samples(X, y, weight, kept=kept, labels=known)
+    if tensors and reset:
+        estimator.shape_out_ = shape_out
+    elif tensors and shape_out != tuple(estimator.shape_out_):
+        msg = (
+            f"y has shape {shape_out} per sample; expected that of the first chunk, "
+            f"{tuple(estimator.shape_out_)}."
+        )
+        raise ValueError(msg)
     if reset:
         estimator.shape_in_ = samples.shape
         if n_axes > 2:
@@ -112,6 +127,21 @@ def check_samples(
         _check_fitted_shape(estimator, samples.shape)
     samples = _drop_weightless(samples, min_samples)
     return _filled(samples, estimator) if _takes_gaps(estimator) else samples
+
+
+def _response_rows(y: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return responses as rows (n, K), or as they are, and the shape of one of them."""
+    if y is None:
+        return y, ()
+    values = y if hasattr(y, "shape") else np.asarray(y)
+    shape = tuple(int(size) for size in values.shape[1:])
+    if len(shape) < 2:
+        return y, shape
+    if prod(shape) == 0:
+        msg = f"y has shape {tuple(values.shape)}; expected at least one response."
+        raise ValueError(msg)
+    values = values if is_array_api(values) else np.asarray(values)
+    return array_namespace(values).reshape(values, (values.shape[0], -1)), shape
 
 
 def _set_n_features(estimator: Any, n_features: int) -> None:
@@ -414,7 +444,9 @@ def check_foreign_tensor(X: Array, *, finite: bool = True) -> Array:
     return X
 
 
-def _check_foreign_responses(X: Array, y: Any, labels: bool, min_samples: int) -> Array:
+def _check_foreign_responses(
+    X: Array, y: Any, labels: bool, tensors: bool, min_samples: int
+) -> Array:
     """Return responses beside the samples, or labels in NumPy."""
     n_responses = None if y is None else y.shape[0] if is_array_api(y) else len(y)
     _check_counts(X.shape[0], n_responses, min_samples)
@@ -427,11 +459,11 @@ def _check_foreign_responses(X: Array, y: Any, labels: bool, min_samples: int) -
     if is_array_api(y) and not is_numpy(y):
         y = detached(y)
     else:
-        _check_numbers(y)
+        _check_numbers(y, tensors)
     xp = array_namespace(X)
     narrow = "32" in str(getattr(y, "dtype", "")) and "32" in str(X.dtype)
     y = as_array(y, X, dtype=xp.float32 if narrow else xp.float64)
-    y = xp.reshape(y, (-1,))
+    y = y if tensors and y.ndim > 1 else xp.reshape(y, (-1,))
     if y.shape[0] != X.shape[0] or not bool(xp.all(xp.isfinite(y))):
         msg = "y must hold one finite number for each sample; drop or impute the rest."
         raise ValueError(msg)
@@ -469,8 +501,11 @@ def _check_foreign_weight(sample_weight: Any, X: Array) -> Array:
     return weight
 
 
-def _check_numbers(y: Any) -> None:
-    """Refuse words as responses, and several for each sample; say what is for them."""
+def _check_numbers(y: Any, tensors: bool = False) -> None:
+    """Refuse words as responses, and several for each sample; say what is for them.
+
+    With `tensors` there may be several.
+    """
     values = np.asarray(y)
     words = []
     if values.dtype.kind in "USO":
@@ -481,10 +516,11 @@ def _check_numbers(y: Any) -> None:
             "use a classifier, for example SLTRClassifierCV."
         )
         raise ValueError(msg)
-    if values.ndim > 1 and values.shape[1:] != (1,):
+    if not tensors and values.ndim > 1 and values.shape[1:] != (1,):
         msg = (
             f"y has shape {values.shape}; expected one number for each sample. Fit a "
-            "model for each response, for example by MultiOutputRegressor on flat rows."
+            "model for each response, for example by MultiOutputRegressor on flat "
+            "rows; SLTRRegressor and SLTRRegressorCV take responses of any shape."
         )
         raise ValueError(msg)
 
@@ -541,14 +577,14 @@ def _loaded(stored: Any, *, gaps: bool) -> np.ndarray:
 
 
 def _check_beside_stored(
-    X: Any, y: Any, sample_weight: Any, labels: bool, min_samples: int
+    X: Any, y: Any, sample_weight: Any, labels: bool, tensors: bool, min_samples: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return responses and weights of stored samples: NumPy arrays of their dtype."""
     if y is not None:
         y = to_numpy(y)
         if not labels:
-            _check_numbers(y)
-        y = column_or_1d(y, warn=True)
+            _check_numbers(y, tensors)
+        y = y if tensors and y.ndim == 2 else column_or_1d(y, warn=True)
     n_samples = X.shape[0]
     _check_counts(n_samples, None if y is None else len(y), min_samples)
     y = y if labels else _as_float(y, X.dtype)

@@ -219,7 +219,7 @@ class Samples:
     """
 
     X: Any
-    y: Array
+    y: Array  # (n,), or (n, K): a row of all responses of a sample
     weight: Array
     covariates: Array | None = None  # (n, q), free of any penalty, in units near one
     known: Covariates | None = None  # how these came about
@@ -232,6 +232,11 @@ class Samples:
     def shape(self) -> tuple[int, ...]:
         """The shape of one sample."""
         return self.X.sample_shape if is_lazy(self.X) else tuple(self.X.shape[1:])
+
+    @property
+    def Y(self) -> Array:
+        """The responses, (n, K), also where there is one."""
+        return self.y[:, None] if self.y.ndim == 1 else self.y
 
     @property
     def design(self) -> Design:

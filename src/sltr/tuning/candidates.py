@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import array_namespace
-from sltr.parameters import check_nonnegative, check_sequence
+from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.samples import is_lazy
@@ -27,6 +27,8 @@ PAPER_EPSILONS = (0.1, 0.2, 0.3)
 REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
 # A factor gains nothing beside the refits: it is tried only where it is asked for.
 DEFAULT_REFINEMENTS = (None, "reweight", "tucker", "cp", "sparse")
+# Whether all responses make one tensor, or each has one of its own.
+RESPONSES = ("separate", "shared")
 # What each kind of refit has besides the settings of the estimate it starts from.
 SETTINGS: dict[str | None, tuple[str, ...]] = {
     None: (),
@@ -49,6 +51,7 @@ class Candidate:
     rank: int | tuple[int, ...] = 0
     ridge: float | None = None
     steps: int = 0
+    shared: bool = False  # all responses make one tensor
 
     @property
     def radii(self) -> tuple[float, float]:
@@ -68,9 +71,10 @@ class Candidate:
     @property
     def kind(self) -> str:
         """What averages count it as: the bare pilot is a kind of its own."""
-        if self.refine is None:
-            return "estimate" if any(self.radii) else "pilot"
-        return self.refine
+        if self.refine is None and not any(self.radii):
+            return "pilot"
+        kind = self.refine or "estimate"
+        return f"{kind} shared" if self.shared else kind
 
     @property
     def has_start(self) -> bool:
@@ -80,7 +84,7 @@ class Candidate:
     @property
     def plain(self) -> Candidate:
         """The paper's estimate of the same penalty and radii."""
-        return Candidate(self.epsilon, *self.radii)
+        return Candidate(self.epsilon, *self.radii, shared=self.shared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +97,31 @@ class Grid:
     start: Candidate  # the estimate that refits start from
     thresholds: Sequence[Sequence[float]]  # of the Lasso, in batches, descending
     measured: bool = False  # with complexities, for a rule that needs them
+    # Whether each response has a tensor of its own, or all share one, or both.
+    sharing: tuple[bool, ...] = (False,)
+
+    @property
+    def plain(self) -> list[Candidate]:
+        """The paper's estimates, in order."""
+        settings = product(self.epsilons, self.pairs)
+        return [Candidate(e, *pair, shared=self.start.shared) for e, pair in settings]
+
+    def of_sharing(self, shared: bool) -> Grid:
+        """Return the part of the grid in which responses share a tensor, or not.
+
+        Tensors of their own come first, and with them what is the same either way:
+        the pilots, which a radius of zero leaves as they are, and the Lasso.
+        """
+        start = replace(self.start, shared=shared)
+        if shared is self.sharing[0]:
+            return replace(self, start=start, sharing=(shared,))
+        return replace(
+            self,
+            pairs=[pair for pair in self.pairs if all(pair)],
+            refinements=[k for k in self.refinements if k in (None, "scale")],
+            start=start,
+            sharing=(shared,),
+        )
 
 
 def make_grid(
@@ -103,6 +132,7 @@ def make_grid(
     policy: Policy,
     *,
     rule: str = "best",
+    sharing: tuple[bool, ...] = (False,),
 ) -> Grid:
     """Return the grid of a tuning; refits start from its middle penalty."""
     absolute = radius == "absolute"
@@ -118,6 +148,7 @@ def make_grid(
         start,
         _distinct_thresholds(pairs) if absolute else policy.thresholds,
         measured=rule == "1se",
+        sharing=sharing,
     )
 
 
@@ -130,7 +161,8 @@ def grid_about(base: Candidate, kind: str | None) -> Grid:
     """Return the grid that chooses the settings of one kind of refit of a candidate."""
     pairs = [base.radii]
     thresholds = _distinct_thresholds(pairs)
-    return Grid([base.epsilon], pairs, [kind], base, thresholds)
+    sharing = (base.shared,)
+    return Grid([base.epsilon], pairs, [kind], base, thresholds, sharing=sharing)
 
 
 def _distinct_thresholds(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:
@@ -208,6 +240,26 @@ def check_refinements(refine: Any) -> list[str | None]:
         msg = f"refine={refine!r} was given; expected at least one, perhaps None."
         raise ValueError(msg)
     return asked
+
+
+def check_sharing(responses: Any, shape_out: tuple[int, ...]) -> tuple[bool, ...]:
+    """Return what to try, "separate" first: whether responses share a tensor.
+
+    A single response has nothing to share.
+
+    Examples
+    --------
+    >>> check_sharing(("shared", "separate"), (4,)), check_sharing("shared", ())
+    ((False, True), (False,))
+    """
+    single = isinstance(responses, str) or not isinstance(responses, Iterable)
+    asked = [responses] if single else list(responses)
+    if not asked or any(one not in RESPONSES for one in asked):
+        names = " and ".join(map(repr, RESPONSES))
+        refuse("responses", responses, f"any of {names}")
+    if not shape_out:
+        return (False,)
+    return tuple(name == "shared" for name in RESPONSES if name in asked)
 
 
 def check_lazy_refinements(X: Any, refine: Any) -> None:
@@ -295,7 +347,7 @@ def own_settings(row: Mapping[str, Any]) -> dict[str, Any]:
     if "refine" not in row or not (kind is None or isinstance(kind, str)):
         return dict(row)
     # The Lasso has a threshold, and needs no estimate to start from.
-    estimate = ("epsilon", "lambda_low") if kind != "sparse" else ()
+    estimate = ("epsilon", "lambda_low", "shared") if kind != "sparse" else ()
     names = {"refine", "lambda_sparse", *estimate, *SETTINGS.get(kind, tuple(row))}
     blank = [name for name, v in row.items() if isinstance(v, float) and isnan(v)]
     return {k: v for k, v in row.items() if k in names and k not in blank}
@@ -305,7 +357,7 @@ def candidate_columns(candidates: Sequence[Candidate]) -> dict[str, list]:
     """Return the table's columns; those of refits only if there are some."""
     names = ["epsilon", "lambda_sparse", "lambda_low", "refine"]
     blank = Candidate(0.0, 0.0, 0.0)
-    for name in ("rank", "ridge", "steps"):
+    for name in ("rank", "ridge", "steps", "shared"):
         if any(getattr(c, name) != getattr(blank, name) for c in candidates):
             names.append(name)
     columns = {name: [getattr(c, name) for c in candidates] for name in names}

@@ -211,7 +211,8 @@ def average_weights(
     losses, weight = _sample_losses(folds, means)
     share = agreement_weights(0, losses, weight, policy.smallest_weight)
     base = 1.0 + policy.prior_samples / np.maximum(weight, 1.0).sum()
-    share = share * [base ** SIMPLICITY.get(kind, 0) for kind in kinds]
+    powers = [SIMPLICITY.get(kind.removesuffix(" shared"), 0) for kind in kinds]
+    share = share * [base**power for power in powers]
     for same, value in zip(kinds.values(), share / share.sum(), strict=True):
         weights[same] *= value
     return weights
@@ -392,7 +393,8 @@ def answer_scores(
     names = ["roc_auc", "accuracy"] if labels else [default_metric(folds.rows)]
     found: dict[str, list[float]] = {name: [] for name in names}
     for rows, predicted in zip(folds.rows, held_out, strict=True):
-        truth = to_numpy(task.Y)[rows] + task.y_shift
+        truth = task.given(to_numpy(task.Y)[rows])
+        predicted = predicted * task.y_unit
         for name in names:
             if name == "accuracy" and truth.shape[1] > 1:
                 right = truth.argmax(axis=1) == predicted.argmax(axis=1)
@@ -414,8 +416,9 @@ def _scores(
     weight: np.ndarray | None,
 ) -> np.ndarray:
     """Score one fold: predictions of shape (n_rows, K, G)."""
-    Y = to_numpy(task.Y)[rows] + task.y_shift
-    n_responses = Y.shape[1]
+    Y, n_responses = task.given(to_numpy(task.Y)[rows]), task.Y.shape[1]
+    if np.ndim(task.y_unit):
+        predictions = predictions * np.asarray(task.y_unit)[:, None]
     at_once = isinstance(scoring, str) and scoring in AT_ONCE
     if scoring is None or (n_responses == 1 and at_once):
         each = [
@@ -429,16 +432,18 @@ def _scores(
     def model(g: int) -> Any:
         known = predictions[:, :, g]
         if classes is None:
-            return FixedRegressor(known[:, 0])
+            return FixedRegressor(known if n_responses > 1 else known[:, 0])
         return FixedClassifier(known, classes)
 
     # Scorers see the fold's samples; of those left in place only as many empty rows.
     lazy = is_lazy(task.samples.X)
     X = np.empty((len(rows), 0)) if lazy else to_numpy(take_rows(task.samples.X, rows))
+    truth = Y if n_responses > 1 else Y[:, 0]
+    truth = truth if classes is None else classes[class_numbers(Y)]
     # A name would score the first indicator; its scorer sees labels of all classes.
     return fold_scores(
         get_scorer(scoring),
-        Y[:, 0] if classes is None else classes[class_numbers(Y)],
+        truth,
         predictions[:, 0, :],
         weight=weight,
         model=model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from sltr.tuning.task import Pilots, Task, ridge_pilots
 class Fitted:
     """SLTR fitted on S subsets of the samples, for K responses each.
 
-    Coefficients are those of the samples as they were before the map in front.
+    Coefficients are those of the samples as they were before the map in front, and
+    of the responses less what was subtracted from them.
 
     Gap, iterations and convergence are the worst of the estimates that were solved
     for.
@@ -41,10 +43,12 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
     they are found, so that only a chunk of them is held.
     """
     refits = {m.candidate: m.weight for m in members if not m.candidate.is_plain}
-    start = next((c.plain for c in refits if c.has_start), None)
+    # Refits start from the estimate of theirs that is the first of those that share a
+    # tensor, or do not.
+    starts = {c.shared: c.plain for c in reversed(refits) if c.has_start}
     # The first member's estimate is solved for in any case: its gap is reported.
     by_setting: dict[Candidate, list[Member]] = {members[0].candidate.plain: []}
-    if start is not None:
+    for start in starts.values():
         by_setting.setdefault(start, [])
     for member in members:
         if member.candidate.is_plain:
@@ -52,46 +56,53 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
     epsilons = list(dict.fromkeys(c.epsilon for c in by_setting))
     pilots = ridge_pilots(task, training, epsilons)
     xp = array_namespace(pilots.coef)
-    coef, estimates = 0.0 * pilots.coef[:, 0, ...], None  # (S, K, P)
+    coef = 0.0 * pilots.coef[:, 0, ...]  # (S, K, P)
+    estimates: dict[bool, Array] = {}
     solved: list[PlainFits] = []
-    for e, epsilon in enumerate(epsilons):
-        about = pilots.coef[:, e : e + 1, ...]
-        pairs = [c.radii for c in by_setting if c.epsilon == epsilon]
-        for fits in plain_fits(task, about, pairs):
+    for shared, (e, epsilon) in product((False, True), enumerate(epsilons)):
+        variant, about = task.sharing(shared), pilots.coef[:, e : e + 1, ...]
+        some = [c for c in by_setting if (c.shared, c.epsilon) == (shared, epsilon)]
+        pairs = [c.radii for c in some]
+        for fits in plain_fits(variant, about, pairs) if some else ():
             solved.append(replace(fits, coef=None))  # only certificates are needed
             for pair in fits.pairs:
-                setting, values = (
-                    Candidate(epsilon, *pair),
-                    fits.of_pair(pair)[:, 0, ...],
-                )
-                if setting == start:
-                    estimates = pilot_where_zero(values, about[:, 0, ...], task)
+                setting = Candidate(epsilon, *pair, shared=shared)
+                values = fits.of_pair(pair)[:, 0, ...]
+                if setting == starts.get(shared):
+                    first = about[:, 0, ...]
+                    estimates[shared] = pilot_where_zero(values, first, variant)
                 for member in by_setting[setting]:
                     coef = coef + member.weight * _scaled(values, member.scale)
     shape = (*coef.shape[:2], *task.samples.shape)
     coef = xp.reshape(coef, shape)
     gaps = [0.0]
-    refitted = refit_coefs(task, training, list(refits), estimates, gaps.append)
-    for candidate, weight in refits.items():
-        coef = coef + weight * refitted[candidate]
+    for shared in (False, True):
+        same = [c for c in refits if c.shared == shared]
+        variant, begun = task.sharing(shared), estimates.get(shared)
+        refitted = refit_coefs(variant, training, same, begun, gaps.append)
+        for candidate, values in refitted.items():
+            coef = coef + refits[candidate] * values
     beside = basis_coefs(coef, task, training, pilots)  # (S, b, K)
-    n_first = int(task.fit_intercept)
+    n_first, unit = int(task.fit_intercept), as_array(task.y_unit, coef)
     pilot = xp.reshape(pilots.coef[:, 0, ...], shape)
     return Fitted(
-        _of_given_samples(task, coef),
-        _of_given_samples(task, pilot),
-        xp.sum(beside[:, :n_first, :], axis=1),
-        beside[:, n_first:, :],
+        _as_given(task, coef),
+        _as_given(task, pilot),
+        xp.sum(beside[:, :n_first, :], axis=1) * unit,
+        beside[:, n_first:, :] * unit,
         *_worst(solved),
         lasso_gap=max(gaps),
     )
 
 
-def _of_given_samples(task: Task, coef: Array) -> Array:
-    """Return coefficients (S, K, …) without the map in front."""
+def _as_given(task: Task, coef: Array) -> Array:
+    """Return coefficients (S, K, …) without the map in front, in y's units."""
+    xp, batch = array_namespace(coef), coef.shape[:2]
+    if np.ndim(task.y_unit):
+        unit = as_array(task.y_unit, coef)
+        coef = coef * xp.reshape(unit, (-1, *[1] * (coef.ndim - 2)))
     if task.front is None:
         return coef
-    xp, batch = array_namespace(coef), coef.shape[:2]
     found = task.front.coef(xp.reshape(coef, (-1, *coef.shape[2:])))
     return xp.reshape(found, (*batch, *found.shape[1:]))
 

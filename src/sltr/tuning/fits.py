@@ -7,11 +7,16 @@ K responses are fitted on each of S subsets at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from sltr.arrays import Array, array_namespace, as_array, singular_values, to_python
-from sltr.core.estimate import Settings, absolute_radii, estimate_path
+from sltr.core.estimate import (
+    CHUNK_ENTRIES,
+    Settings,
+    absolute_radii,
+    estimate_path,
+)
 from sltr.core.tensor import flatten, unfold
 from sltr.refine.factors import unfoldings
 from sltr.refine.lasso import lasso, refit_on_support
@@ -36,14 +41,17 @@ class PlainFits:
         """Return the coefficients of one pair, (S, E, K, P)."""
         return self.coef[:, :, :, self.pairs.index(pair), :]
 
-    def complexity(self, shape: tuple[int, ...]) -> Array:
+    def complexity(self, shape: tuple[int, ...], shared: tuple[int, ...] = ()) -> Array:
         """Return free parameters relative to P, (S, E, g), the mean over responses.
 
         The smaller of two counts: non-zero entries, and the free parameters of a
         Tucker tensor of these ranks, Σ r_m(p_m − r_m) + ∏ r_m.
         """
         xp = array_namespace(self.coef)
-        batch = xp.reshape(self.coef, (-1, *shape))
+        by_pair = xp.moveaxis(self.coef, 3, 2)  # (S, E, g, K, P)
+        tensors = as_tensors(by_pair, shape, shared)
+        shape = (*shape, *shared)
+        batch = xp.reshape(tensors, (-1, *shape))
         nonzero = xp.mean(xp.astype(flatten(batch) != 0, batch.dtype), axis=1)
         factors, core = 0.0 * nonzero, 0.0 * nonzero + 1.0
         for mode, size in enumerate(shape):
@@ -53,7 +61,32 @@ class PlainFits:
             rank = xp.sum(xp.astype(kept, batch.dtype), axis=1)
             factors, core = factors + rank * (size - rank), core * rank
         free = xp.minimum(nonzero, (factors + core) / prod(shape))
-        return xp.mean(xp.reshape(free, self.coef.shape[:4]), axis=2)
+        return xp.mean(xp.reshape(free, (*by_pair.shape[:3], -1)), axis=3)
+
+
+def as_tensors(
+    coef: Array, shape: tuple[int, ...], shared: tuple[int, ...] = ()
+) -> Array:
+    """Return rows (…, K, P) as tensors: (…, K, p1, …, pM), or one of all responses.
+
+    Responses that share a tensor make it (…, 1, p1, …, pM, q1, …, qQ).
+    """
+    xp = array_namespace(coef)
+    if not shared:
+        return xp.reshape(coef, (*coef.shape[:-1], *shape))
+    return xp.reshape(xp.matrix_transpose(coef), (*coef.shape[:-2], 1, *shape, *shared))
+
+
+def as_rows(
+    tensors: Array, shape: tuple[int, ...], shared: tuple[int, ...] = ()
+) -> Array:
+    """Return the rows (…, K, P) of what `as_tensors` returns."""
+    xp = array_namespace(tensors)
+    batch = tensors.shape[: tensors.ndim - len(shape) - len(shared)]
+    if not shared:
+        return xp.reshape(tensors, (*batch, prod(shape)))
+    entries = xp.reshape(tensors, (*batch[:-1], prod(shape), prod(shared)))
+    return xp.matrix_transpose(entries)
 
 
 def plain_fits(
@@ -63,48 +96,63 @@ def plain_fits(
 
     Yields chunks of the pairs, so that no more coefficients are held than fit.
     """
-    return grid_fits(task.samples.shape, task.radius, task.settings, pilots, pairs)
+    return grid_fits(
+        task.samples.shape, task.shared, task.radius, task.settings, pilots, pairs
+    )
 
 
 def grid_fits(
     shape: tuple[int, ...],
+    shared: tuple[int, ...],
     radius: str,
     settings: Settings,
     pilots: Array,
     pairs: Sequence[tuple[float, float]],
 ) -> Iterator[PlainFits]:
     """Do what `plain_fits` does, without the samples: a job for another process."""
-    xp = array_namespace(pilots)
-    tensors = xp.reshape(pilots, (-1, *shape))
+    xp, n_responses = array_namespace(pilots), pilots.shape[2]
+    tensors = xp.reshape(as_tensors(pilots, shape, shared), (-1, *shape, *shared))
+    # The solver bounds the entries of each pilot: of K, or of a single one.
+    entries = settings.chunk_entries or max(1, CHUNK_ENTRIES // n_responses)
+    entries *= n_responses if shared else 1
+    settings = replace(settings, chunk_entries=entries)
     sparse, low = (as_array(column, tensors) for column in zip(*pairs, strict=True))
     radii = absolute_radii(tensors, sparse, low, radius)
     for indices, estimates in estimate_path(tensors, *radii, settings):
-        batch = (*pilots.shape[:3], len(indices))
+        first, n_pairs = pilots.shape[:2], len(indices)
+        coef = xp.reshape(estimates.coef, (*first, -1, n_pairs, *shape, *shared))
+        # The pairs go to the front, so that responses and entries come last.
+        coef = as_rows(xp.moveaxis(coef, 3, 2), shape, shared)
+        batch, every = (*first, -1, n_pairs), (*first, n_responses, n_pairs)
         yield PlainFits(
             [pairs[g] for g in indices],
-            xp.reshape(estimates.coef, (*batch, -1)),
+            xp.moveaxis(coef, 2, 3),
             *(
-                xp.reshape(values, batch)
+                xp.broadcast_to(xp.reshape(values, batch), every)
                 for values in (estimates.gap, estimates.n_iter, estimates.converged)
             ),
         )
 
 
 def start_estimates(task: Task, pilots: Array, start: Candidate) -> Array:
-    """Return the estimates about pilots (S, K, P) that refits start from."""
+    """Return the estimates about pilots (S, K, P) that refits start from.
+
+    As tensors, (S, K, p1, …, pM), or one for all responses.
+    """
     [fits] = plain_fits(task, pilots[:, None, ...], [start.radii])
     return pilot_where_zero(fits.of_pair(start.radii)[:, 0, ...], pilots, task)
 
 
 def pilot_where_zero(estimates: Array, pilots: Array, task: Task) -> Array:
-    """Return estimates (S, K, p1, …, pM), or the pilots of those that vanished.
+    """Return estimates as tensors, or the pilots of those that vanished.
 
     A start that vanished has no components. Both arguments are (S, K, P).
     """
     xp = array_namespace(estimates)
-    size = xp.max(xp.abs(estimates), axis=2, keepdims=True)
+    axes = (1, 2) if task.shared else (2,)
+    size = xp.max(xp.abs(estimates), axis=axes, keepdims=True)
     chosen = xp.where(size > 0, estimates, pilots)
-    return xp.reshape(chosen, (*pilots.shape[:2], *task.samples.shape))
+    return as_tensors(chosen, task.samples.shape, task.shared)
 
 
 def lasso_fits(

@@ -104,7 +104,9 @@ def weighted_splits(
     >>> [test.tolist() for _, test in weighted_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
     [[0, 1], [2, 3]]
     """
-    y = to_numpy(y).reshape(-1)
+    y = to_numpy(y)
+    # Only labels are looked at, of which there is one for each sample.
+    y = y.reshape(-1) if classifier else y.reshape(len(y), -1)[:, 0]
     if groups is not None and (cv is None or isinstance(cv, Integral)):
         n_folds = 5 if cv is None else int(cv)
         n_groups = len(np.unique(to_numpy(groups)))

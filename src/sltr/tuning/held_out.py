@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
 from sltr.core.estimate import independent_pilots
 from sltr.tuning.candidates import Candidate, Grid
-from sltr.tuning.fits import PlainFits, grid_fits, plain_fits
+from sltr.tuning.fits import PlainFits, as_tensors, grid_fits, plain_fits
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.task import Pilots, Task, ridge_pilots
 
@@ -58,8 +57,8 @@ class HeldOut:
         """
         n_folds = len(self.folds.rows)
         predictions, complexity = dict(self.predictions), dict(self.complexity)
-        for e, pair in product(grid.epsilons, grid.pairs) if grid else ():
-            predictions[Candidate(e, *pair)] = [np.empty(0)] * n_folds
+        for candidate in grid.plain if grid else ():
+            predictions[candidate] = [np.empty(0)] * n_folds
         for row in rows:
             by_fold = predictions.setdefault(row.candidate, [np.empty(0)] * n_folds)
             by_fold[row.fold] = row.predictions
@@ -134,7 +133,8 @@ class Part:
 def memory_parts(task: Task, pilots: Pilots) -> list[Part]:
     """Cut the grid for samples in memory: large ones on a CPU fold by fold."""
     n_folds = pilots.coef.shape[0]
-    large = prod(task.samples.shape) > task.settings.together
+    entries = prod((*task.samples.shape, *task.shared))
+    large = entries > task.settings.together
     size = 1 if is_numpy(task.samples.X) and large else n_folds
     starts = range(0, n_folds, size)
     return [Part(range(f, f + size), pilots.some(slice(f, f + size))) for f in starts]
@@ -151,10 +151,11 @@ def stored_parts(task: Task, folds: Folds, grid: Grid) -> Iterator[list[Part]]:
     most = max(1, limit // (task.policy.state_share * _state_bytes(task)))
     for batch in fold_batches(task, folds, len(grid.epsilons)):
         pilots = ridge_pilots(task, folds.training[batch, ...], grid.epsilons)
+        tensors = as_tensors(pilots.coef, task.samples.shape, task.shared)
         yield [
             Part(range(f, f + 1), pilots.some(slice(s, s + 1), e))
             for s, f in enumerate(range(batch.start, batch.stop))
-            for e in _close_penalties(pilots.coef[s, ...], most)
+            for e in _close_penalties(tensors[s, ...], most)
         ]
 
 
@@ -166,17 +167,18 @@ def _coef_bytes(task: Task) -> int:
 
 def _state_bytes(task: Task) -> int:
     """Return what the solvers hold between chunks for one penalty."""
-    return ARRAYS_OF_A_MODE * len(task.samples.shape) * _coef_bytes(task)
+    n_modes = len(task.samples.shape) + len(task.shared)
+    return ARRAYS_OF_A_MODE * n_modes * _coef_bytes(task)
 
 
 def _close_penalties(pilots: Array, most: int) -> list[slice]:
-    """Cut penalties (E, K, P) where pilots are independent, and to at most `most`."""
-    n_penalties, n_responses = pilots.shape[:2]
-    flat = pilots.reshape(n_penalties * n_responses, -1)
+    """Cut penalties (E, K, …) where pilots are independent, and to at most `most`."""
+    n_penalties, n_tensors = pilots.shape[:2]
+    flat = pilots.reshape(n_penalties * n_tensors, -1)
     independent = set(independent_pilots(flat))
     groups: list[slice] = []
     for e in range(n_penalties):
-        joins = groups and e * n_responses not in independent
+        joins = groups and e * n_tensors not in independent
         if joins and e - groups[-1].start < most:
             groups[-1] = slice(groups[-1].start, e + 1)
         else:
@@ -237,8 +239,8 @@ def _solved(
     for part in parts:
         entries = (task.settings.chunk_entries or 1) // len(part.pilots.epsilons)
         settings = replace(task.settings, chunk_entries=max(1, entries))
-        shape, pilots = task.samples.shape, part.pilots.coef
-        jobs.append((shape, task.radius, settings, pilots, grid.pairs))
+        shape, pilots = (task.samples.shape, task.shared), part.pilots.coef
+        jobs.append((*shape, task.radius, settings, pilots, grid.pairs))
     size = _workers(task, parts, grid, effective_n_jobs(n_jobs))
     for first in range(0, len(parts), size):
         batch = jobs[first : first + size]
@@ -288,7 +290,7 @@ def _predicted(
         [(folds.rows[f], coef) for *_, f, coef in groups]
     )
     sizes = {
-        id(fits): to_numpy(fits.complexity(shape)) if measured else None
+        id(fits): to_numpy(fits.complexity(shape, task.shared)) if measured else None
         for _, fits in waiting
     }
     for (part, fits, s, f, coef), values in zip(groups, products, strict=True):
@@ -298,7 +300,7 @@ def _predicted(
         for e, epsilon in enumerate(part.pilots.epsilons):
             for g, pair in enumerate(fits.pairs):
                 complexity = 0.0 if size is None else float(size[s, e, g])
-                candidate = Candidate(epsilon, *pair)
+                candidate = Candidate(epsilon, *pair, shared=bool(task.shared))
                 yield Row(candidate, f, centred[:, e, :, g], complexity)
 
 

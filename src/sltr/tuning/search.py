@@ -60,17 +60,41 @@ def search(
     Factors of scaled candidates are only needed where these are `compared`.
 
     The paper's grid and the Lasso come first, side by side; then refits of the
-    grid's estimates; then smaller Lasso thresholds, while the smallest is best.
+    grid's estimates; then smaller Lasso thresholds, while the smallest is best. All
+    that for responses with tensors of their own, then for those that share one.
     """
     task = task.with_loose_gap()
     scaled = compared and "scale" in grid.refinements
     factors = fold_factors(task, folds, grid, n_jobs) if scaled else []
-    held = HeldOut(folds, {}, {})
-    if is_lazy(task.samples.X):
-        rows = stored_rows(task, folds, grid, n_jobs, progress)
-        held = held.with_rows(rows, grid)
-        return held.refined(grid.refinements, factors)
-    pilots = ridge_pilots(task, folds.training, grid.epsilons)
+    held, lazy = HeldOut(folds, {}, {}), is_lazy(task.samples.X)
+    pilots = None if lazy else ridge_pilots(task, folds.training, grid.epsilons)
+    for shared in grid.sharing:
+        variant, part = task.sharing(shared), grid.of_sharing(shared)
+        if pilots is None:
+            rows = stored_rows(variant, folds, part, n_jobs, progress)
+            held = held.with_rows(rows, part)
+        else:
+            held = _searched(held, variant, pilots, part, n_jobs, progress)
+    if not held.predictions:
+        msg = (
+            f"refine={tuple(grid.refinements)} was given for samples of shape "
+            f"{task.samples.shape}; 'reweight' expects at least two modes. Add another "
+            "refinement, such as None."
+        )
+        raise ValueError(msg)
+    return held.refined(grid.refinements, factors)
+
+
+def _searched(
+    held: HeldOut,
+    task: Task,
+    pilots: Pilots,
+    grid: Grid,
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> HeldOut:
+    """Return the table with all candidates of a grid, for samples in memory."""
+    folds = held.folds
     kinds = set(grid.refinements)
     started = bool(kinds & {"reweight", "tucker", "cp"})
     refits = None
@@ -79,6 +103,7 @@ def search(
         # speed. The ridge system stays as it is.
         refits = _Refits(task.for_refits(task.policy.precision), folds, pilots)
     parts = memory_parts(task, pilots) if kinds & {None, "scale"} else []
+    parts = parts if grid.pairs else []
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
     batches = list(grid.thresholds) if "sparse" in kinds and refits else []
     n_stages = len(parts) + len(batches) + len(low_rank)
@@ -99,14 +124,7 @@ def search(
         del batches[0]
         held = held.with_rows(*stages.run([(*lasso_job, batches[0])]))
     stages.finish()
-    if not held.predictions:
-        msg = (
-            f"refine={tuple(grid.refinements)} was given for samples of shape "
-            f"{task.samples.shape}; 'reweight' expects at least two modes. Add another "
-            "refinement, such as None."
-        )
-        raise ValueError(msg)
-    return held.refined(grid.refinements, factors)
+    return held
 
 
 def fold_factors(
@@ -153,6 +171,8 @@ def choose_refit(
     """
     if refine is None:
         return Member(base)
+    if refine != "scale":
+        base = replace(base, shared=False)
     if isinstance(refine, tuple | list) and len(refine) == 1:
         return choose_refit(task, base, refine[0], folds)
     if isinstance(refine, tuple | list):

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from math import log10, prod
 from typing import Any
 
-from sltr.arrays import Array, array_namespace, as_array
+import numpy as np
+
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.samples.budget import memory_bytes
@@ -36,13 +38,32 @@ class Task:
     settings: Settings
     policy: Policy = DEFAULT
     shift: Array | None = None  # (P,), what was subtracted from every sample
-    y_shift: float = 0.0  # what was subtracted from every response
+    # Given responses are (Y + y_shift) · y_unit; of several responses (K,) each.
+    y_shift: float | np.ndarray = 0.0
+    y_unit: float | np.ndarray = 1.0
     front: Front | None = None  # the map that the samples went through
+    # The modes of a response that are longer than one, and whether all responses
+    # make one tensor (p1, …, pM, q1, …) or each has one of its own.
+    shape_out: tuple[int, ...] = ()
+    is_shared: bool = False
 
     @property
     def everyone(self) -> Array:
         """The subset of all samples, (1, n)."""
         return (self.samples.weight > 0)[None, :]
+
+    def given(self, values: np.ndarray) -> np.ndarray:
+        """Return responses (…, K), or predictions of them, in the units given."""
+        return (values + self.y_shift) * self.y_unit
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """The modes that responses add to a tensor; () if each has its own."""
+        return self.shape_out if self.is_shared else ()
+
+    def sharing(self, is_shared: bool) -> Task:
+        """Return the task in which all responses make one tensor, or each its own."""
+        return replace(self, is_shared=is_shared)
 
     def with_responses(self, Y: Array) -> Task:
         """Return the task of the same samples with other responses (n, K)."""
@@ -136,18 +157,27 @@ def prepare(
     unconverged: Callable[[float, int], None] | None = None,
     policy: Policy = DEFAULT,
     y_shift: float = 0.0,
+    in_units: bool = False,
+    shape_out: tuple[int, ...] = (),
     front: Front | None = None,
 ) -> Task:
     """Prepare the ridge system of some samples: the expensive part, done once.
 
     All that follows knows the samples as the map `front` makes them.
-    `y_shift` is subtracted from the responses; scores see them as they were.
+    `y_shift` is subtracted from the responses; scores see them as they were. With
+    `in_units`, several responses are divided by their standard deviations. They may
+    share a tensor if they have modes, `shape_out`.
     An `epsilon` of "loo" says that leave-one-out errors will choose the penalty.
     `unconverged` is called with the residual and the iterations of conjugate
     gradients that ran out of budget.
     """
     samples = samples if front is None else front.samples(samples)
-    Y, y_shift = _in_precision(Y, samples.weight, fit_intercept, y_shift)
+    unit: float | np.ndarray = 1.0
+    shift: float | np.ndarray
+    if in_units and Y.shape[1] > 1:
+        Y, shift, unit = _in_units(Y, samples.weight, fit_intercept)
+    else:
+        Y, shift = _in_precision(Y, samples.weight, fit_intercept, y_shift)
     lazy = is_lazy(samples.X)
     limit = memory_bytes(memory_limit)  # checked for all, used by lazy ones
     if lazy:
@@ -173,9 +203,31 @@ def prepare(
         radius,
         settings,
         policy,
-        y_shift=y_shift,
+        y_shift=shift,
+        y_unit=unit,
         front=front,
+        shape_out=shape_out,
     )
+
+
+def _in_units(
+    Y: Array, weight: Array, fit_intercept: bool
+) -> tuple[Array, np.ndarray, np.ndarray]:
+    """Return responses (n, K) in units of their standard deviations.
+
+    And what was subtracted, in these units, and the units, (K,) each. Only so can
+    errors of several responses be added up, and responses share a tensor. Without an
+    intercept nothing is subtracted, and the unit is the root of the mean square.
+    """
+    xp = array_namespace(Y)
+    share = xp.astype(weight / xp.sum(weight), Y.dtype)
+    # About the first one: responses that are all equal leave exact zeros.
+    mean = Y[0, :] + share @ (Y - Y[:1, :]) if fit_intercept else 0.0 * Y[0, :]
+    rest = Y - mean
+    unit = xp.sqrt(share @ rest**2)
+    unit = xp.where(unit > 0, unit, 1.0)
+    Y = xp.astype(rest / unit, weight.dtype, copy=False)
+    return Y, to_numpy(mean / unit), to_numpy(unit)
 
 
 def _in_precision(

@@ -1,0 +1,235 @@
+"""Responses of any shape: vectors, matrices, curves."""
+
+import numpy as np
+import pytest
+from oracles import cvx_solution, objective
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import MultiOutputRegressor
+
+import sltr
+from sltr import SLTRRegressor, SLTRRegressorCV
+from sltr.arrays import to_numpy
+
+FEW = {"lambdas_sparse": (0.0, 0.3), "lambdas_low": (0.0, 0.3), "cv": 3}
+
+
+def drawn(rng, shape=(5, 4), shape_out=(3,), n=60, noise=0.3):
+    """Return samples and responses of one rank-one tensor over all modes."""
+    coef = np.ones(())
+    for size in (*shape, *shape_out):
+        coef = coef[..., None] * rng.normal(size=size)
+    X = rng.normal(size=(n, *shape))
+    Y = np.tensordot(X, coef, len(shape)) + noise * rng.normal(size=(n, *shape_out))
+    return X, Y, coef
+
+
+def ridge_by_normal_equations(X, y, epsilon):
+    A = (X - X.mean(axis=0)).reshape(len(X), -1)
+    normal = A.T @ A + epsilon * np.eye(A.shape[1])
+    return np.linalg.solve(normal, A.T @ (y - y.mean(axis=0)))
+
+
+@pytest.mark.parametrize("coupling", ["average", "joint"])
+def test_the_joint_problem_of_all_responses_agrees_with_cvxpy(rng, coupling):
+    X, Y, _ = drawn(rng, (4, 3), (3,))
+    unit = Y.std(axis=0)
+    model = SLTRRegressor(
+        2.0, 0.2, 0.3, radius="absolute", coupling=coupling, tol=1e-7
+    ).fit(X, Y)
+    pilot = ridge_by_normal_equations(X, Y / unit, 2.0).reshape(4, 3, 3)
+    np.testing.assert_allclose(model.pilot_ / unit, pilot, rtol=1e-8)
+    # Each mode's problem has one optimal value; solutions of a joint one agree too.
+    if coupling == "joint":
+        modes, weights = (0, 1, 2), (1 / 3,) * 3
+        value, _ = cvx_solution(pilot, 0.2, [0.3] * 3, 1.0, weights, modes)
+        found = objective(model.coef_ / unit, 1.0, weights, modes)
+        np.testing.assert_allclose(found, value, rtol=1e-5)
+        return
+    parts = [cvx_solution(pilot, 0.2, [0.3], 1.0, [1.0], [m])[1] for m in range(3)]
+    np.testing.assert_allclose(model.coef_ / unit, np.mean(parts, axis=0), atol=2e-4)
+
+
+@pytest.mark.parametrize("shape_out", [(1,), (1, 1)])
+@pytest.mark.parametrize("kind", [SLTRRegressor, SLTRRegressorCV])
+def test_one_response_gives_the_model_of_numbers(rng, kind, shape_out):
+    X, Y, _ = drawn(rng, (5, 4), ())
+    options = {} if kind is SLTRRegressor else FEW
+    number = kind(**options).fit(X, Y)
+    one = kind(**options).fit(X, Y.reshape(-1, *shape_out))
+    np.testing.assert_allclose(
+        one.coef_.reshape(5, 4), number.coef_, rtol=0, atol=1e-12
+    )
+    assert one.predict(X).shape == Y.reshape(-1, *shape_out).shape
+    np.testing.assert_allclose(one.predict(X).ravel(), number.predict(X), atol=1e-12)
+
+
+def test_modes_of_one_entry_share_nothing(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    flat = SLTRRegressor().fit(X, Y)
+    long = SLTRRegressor().fit(X, Y[:, None, :, None])
+    np.testing.assert_allclose(long.coef_[:, :, 0, :, 0], flat.coef_, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape_out", [(3,), (3, 2), (2, 2, 2)])
+def test_shapes_of_all_that_is_fitted(rng, shape_out):
+    X, Y, _ = drawn(rng, (5, 4), shape_out)
+    Z = rng.normal(size=(len(X), 2))
+    for model in (SLTRRegressor(), SLTRRegressorCV(refine=None, **FEW)):
+        model.fit(X, Y, covariates=Z)
+        assert model.coef_.shape == model.pilot_.shape == (5, 4, *shape_out)
+        assert model.intercept_.shape == model.scale_.shape == shape_out
+        assert model.covariate_coef_.shape == (*shape_out, 2)
+        assert len(model.ranks_) == 2 + len(shape_out)
+        expected = np.tensordot(X, model.coef_, 2) + model.intercept_
+        expected += np.tensordot(Z, np.moveaxis(model.covariate_coef_, -1, 0), 1)
+        np.testing.assert_allclose(model.predict(X, covariates=Z), expected, atol=1e-10)
+
+
+def test_separate_responses_are_those_of_models_of_their_own(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    Y *= [1.0, 1e3, 1e-3]
+    together = SLTRRegressor(2.0, responses="separate", tol=1e-8).fit(X, Y + 7.0)
+    for k in range(3):
+        alone = SLTRRegressor(2.0, tol=1e-8).fit(X, Y[:, k] + 7.0)
+        size = np.abs(alone.coef_).max()
+        np.testing.assert_allclose(
+            together.coef_[..., k], alone.coef_, rtol=0, atol=1e-5 * size
+        )
+        assert together.intercept_[k] == pytest.approx(alone.intercept_)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_units_of_responses_change_nothing(rng, intercept):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    unit = np.array([1.0, 1e4, 1e-3])
+    kept = SLTRRegressorCV(fit_intercept=intercept, refine=None, **FEW)
+    scaled = SLTRRegressorCV(fit_intercept=intercept, refine=None, **FEW)
+    kept.fit(X, Y)
+    scaled.fit(X, Y * unit)
+    np.testing.assert_allclose(scaled.coef_ / unit, kept.coef_, atol=1e-10)
+    np.testing.assert_allclose(scaled.intercept_ / unit, kept.intercept_, atol=1e-9)
+    assert scaled.best_score_ == pytest.approx(kept.best_score_)
+
+
+def test_scores_of_the_tuning_are_in_the_units_of_y(rng):
+    X, Y, _ = drawn(rng, (5, 4), (2,))
+    Y *= [1.0, 50.0]
+    model = SLTRRegressorCV(
+        [2.0], [0.0], [0.0], refine=None, cv=3, scoring="neg_mean_squared_error"
+    ).fit(X, Y)
+    errors = []
+    for train, test in sltr.tuning.folds.splits(3, Y[:, 0]):
+        coef = ridge_by_normal_equations(X[train], Y[train], 2.0)
+        rest = X[test] - X[train].mean(axis=0)
+        predicted = rest.reshape(len(test), -1) @ coef + Y[train].mean(axis=0)
+        errors.append(np.mean((predicted - Y[test]) ** 2))
+    assert model.best_score_ == pytest.approx(-np.mean(errors))
+
+
+def test_score_takes_multioutput(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3, 2))
+    model = SLTRRegressor().fit(X, Y)
+    rows, predicted = Y.reshape(len(Y), 6), model.predict(X).reshape(len(Y), 6)
+    for how in ("uniform_average", "variance_weighted", np.arange(6.0)):
+        expected = r2_score(rows, predicted, multioutput=how)
+        assert model.score(X, Y, multioutput=how) == pytest.approx(expected)
+    raw = model.score(X, Y, multioutput="raw_values")
+    expected = r2_score(rows, predicted, multioutput="raw_values")
+    np.testing.assert_allclose(raw, expected.reshape(3, 2))
+    weight = rng.uniform(size=len(X))
+    expected = r2_score(rows, predicted, sample_weight=weight)
+    assert model.score(X, Y, sample_weight=weight) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="expected responses of the fitted shape"):
+        model.score(X, Y[:, :2])
+
+
+def test_responses_of_one_tensor_are_found_better_together(rng):
+    X, Y, coef = drawn(rng, (6, 5), (12,), n=60, noise=2.0)
+    errors = {}
+    for name in ("separate", "shared"):
+        model = SLTRRegressorCV(
+            lambdas_sparse=(1.0,), lambdas_low=(0.1, 0.3, 0.5),
+            refine=None, responses=name, cv=3,
+        ).fit(X, Y)  # fmt: skip
+        assert model.responses_ == name
+        errors[name] = np.linalg.norm(model.coef_ - coef)
+    assert errors["shared"] < 0.8 * errors["separate"]
+
+
+def test_chunks_of_many_responses_equal_one_fit(rng):
+    X, Y, _ = drawn(rng, (3, 2), (2, 2))
+    Y *= [[1.0, 100.0], [1.0, 0.1]]
+    whole = SLTRRegressor(1.0, tol=1e-8).fit(X, Y)
+    stream = SLTRRegressor(1.0, tol=1e-8)
+    stream.partial_fit(X[:20], Y[:20], solve=False).partial_fit(X[20:], Y[20:])
+    np.testing.assert_allclose(stream.coef_, whole.coef_, atol=1e-8)
+    np.testing.assert_allclose(stream.intercept_, whole.intercept_, atol=1e-8)
+    with pytest.raises(ValueError, match="expected that of the first chunk"):
+        stream.partial_fit(X, Y[:, :1])
+
+
+def test_a_saved_model_predicts_the_same(rng, tmp_path):
+    pytest.importorskip("safetensors")
+    X, Y, _ = drawn(rng, (5, 4), (3, 2))
+    model = SLTRRegressorCV(refine=None, **FEW).fit(X, Y)
+    sltr.save(model, tmp_path / "m.safetensors")
+    loaded = sltr.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.shape_out_ == (3, 2)
+
+
+def test_tools_of_scikit_learn_take_tensor_responses(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    search = GridSearchCV(SLTRRegressor(), {"responses": ["separate", "shared"]}, cv=3)
+    assert search.fit(X, Y).predict(X).shape == Y.shape
+    each = MultiOutputRegressor(SLTRRegressor(feature_shape=(5, 4)))
+    assert each.fit(X.reshape(len(X), -1), Y).predict(X.reshape(len(X), -1)).shape == (
+        len(X),
+        3,
+    )
+
+
+def test_other_libraries_fit_the_same(rng, xp):
+    X, Y, _ = drawn(rng, (5, 4), (3, 2))
+    expected = SLTRRegressor(tol=1e-8).fit(X, Y)
+    model = SLTRRegressor(tol=1e-8).fit(xp.array(X), xp.array(Y))
+    np.testing.assert_allclose(to_numpy(model.coef_), expected.coef_, atol=1e-6)
+    found = model.predict(xp.array(X))
+    assert tuple(found.shape) == Y.shape
+    assert model.score(xp.array(X), xp.array(Y)) == pytest.approx(expected.score(X, Y))
+
+
+@pytest.mark.parametrize("name", ["zarr", "h5py"])
+def test_samples_in_a_file_fit_the_same(rng, tmp_path, samples_stay, name):
+    module = pytest.importorskip(name)
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    if name == "zarr":
+        stored = module.create_array(store=str(tmp_path / "x"), data=X)
+    else:
+        stored = module.File(tmp_path / "x.h5", "w").create_dataset("X", data=X)
+    options = {**FEW, "refine": None, "epsilons": [1.0, 2.0]}
+    here = SLTRRegressorCV(**options).fit(X, Y)
+    there = SLTRRegressorCV(memory_limit="1MB", **options).fit(stored, Y)
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", ["both", (), ("shared", "own")])
+def test_an_unknown_choice_for_responses_is_refused(rng, given):
+    X, Y, _ = drawn(rng)
+    with pytest.raises(ValueError, match="responses"):
+        SLTRRegressorCV(responses=given).fit(X, Y)
+
+
+def test_responses_without_entries_are_refused(rng):
+    X, _, _ = drawn(rng)
+    with pytest.raises(ValueError, match="at least one"):
+        SLTRRegressor().fit(X, np.empty((len(X), 0, 2)))
+
+
+def test_constant_responses_are_predicted(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    Y[:, 1] = 3.0
+    model = SLTRRegressorCV(refine=None, **FEW).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X)[:, 1], 3.0, atol=1e-10)
+    assert np.isfinite(model.coef_).all()
