@@ -50,24 +50,47 @@ def soft(x, threshold):
     return np.sign(x) * np.maximum(np.abs(x) - threshold, 0.0)
 
 
-def objective(W, alpha, betas, modes):
-    """Return α‖W‖₁ + Σβ_k‖W_(k)‖_*, by full SVDs."""
-    value = alpha * np.abs(W).sum()
+def groups_of(shape, slices=None, weights=None):
+    """Return [(places in a flat tensor, ω_g)]; single entries without slices."""
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    weights = np.ones(shape) if weights is None else weights
+    modes = range(len(shape)) if slices is None else slices
+    found = []
+    for index in itertools.product(*(range(shape[m]) for m in modes)):
+        at = [slice(None)] * len(shape)
+        for mode, place in zip(modes, index, strict=True):
+            at[mode] = place
+        members = np.ravel(places[tuple(at)])
+        weight = float(np.ravel(weights[tuple(at)])[0])
+        found.append((members, weight * np.sqrt(len(members))))
+    return found
+
+
+def objective(W, alpha, betas, modes, groups=None):
+    """Return α·R(W) + Σβ_k‖W_(k)‖_*, by full SVDs."""
+    flat = W.reshape(-1)
+    groups = groups_of(W.shape) if groups is None else groups
+    value = alpha * sum(weight * np.linalg.norm(flat[g]) for g, weight in groups)
     for beta, mode in zip(betas, modes, strict=True):
         value += beta * np.linalg.norm(unfold_by_loop(W, mode), "nuc")
     return value
 
 
-def feasible(W, Z, a, bs, modes):
+def feasible(W, Z, a, bs, modes, groups=None):
     """Return the point of the segment from Z to W that is inside all balls."""
-    ratio = max(1.0, np.abs(W - Z).max() / a if a > 0 else 1.0)
+    flat = (W - Z).reshape(-1)
+    groups = groups_of(W.shape) if groups is None else groups
+    ratio = 1.0
+    for g, weight in groups:
+        if a * weight > 0:
+            ratio = max(ratio, np.linalg.norm(flat[g]) / (a * weight))
     for b, mode in zip(bs, modes, strict=True):
         if b > 0:
             ratio = max(ratio, np.linalg.norm(unfold_by_loop(W - Z, mode), 2) / b)
     return Z + (W - Z) / ratio
 
 
-def cvx_solution(Z, a, bs, alpha, betas, modes):
+def cvx_solution(Z, a, bs, alpha, betas, modes, groups=None, positive=False):
     """Solve one sparse and low-rank problem by an interior point method.
 
     Returns the optimal value and the solution, shaped like Z.
@@ -75,8 +98,17 @@ def cvx_solution(Z, a, bs, alpha, betas, modes):
     places = np.arange(Z.size).reshape(Z.shape)
     cp = pytest.importorskip("cvxpy")
     w = cp.Variable(Z.size)
-    cost = alpha * cp.norm1(w)
-    constraints = [cp.abs(w - Z.reshape(-1)) <= a]
+    flat = Z.reshape(-1)
+    if groups is None:
+        cost = alpha * cp.norm1(w)
+        constraints = [cp.abs(w - flat) <= a]
+    else:
+        cost = alpha * sum(weight * cp.norm(w[g]) for g, weight in groups)
+        constraints = [
+            cp.norm(w[g] - flat[g]) <= a * weight if weight > 0 else w[g] == flat[g]
+            for g, weight in groups
+        ]
+    constraints += [w >= 0] if positive else []
     for b, beta, mode in zip(bs, betas, modes, strict=True):
         order = unfold_by_loop(places, mode).astype(int)
         matrix = cp.reshape(w[order.reshape(-1)], order.shape, order="C")

@@ -32,7 +32,7 @@ def random_multipliers(rng, single):
 @every_problem
 def test_no_multiplier_gives_a_bound_above_the_optimum(single, rng):
     optimum, best = single.solution
-    inside = single.Z + np.clip(best - single.Z, -single.a, single.a)
+    inside = single.batch().region.nearest(best[None])[0]
     for _ in range(30):
         nuclear, spectral = random_multipliers(rng, single)
         upper = single.upper(inside)
@@ -44,11 +44,12 @@ def test_no_multiplier_gives_a_bound_above_the_optimum(single, rng):
 def test_the_gap_bounds_the_suboptimality_of_any_point(single, rng):
     """Random points with the best multipliers, which leave the least slack."""
     optimum, _ = single.solution
-    _, end = admm(single.batch(), tol=1e-7)
+    problem = single.batch()
+    _, end = admm(problem, tol=1e-7)
     nuclear, spectral = ([dual[0, i] for dual in end.duals] for i in range(2))
     for _ in range(30):
         move = rng.uniform(-1.0, 1.0, size=single.Z.shape) * rng.random()
-        x = single.Z + single.batch().sparse_radius[0] * move
+        x = problem.region.nearest(problem.pilot + problem.sparse_radius * move)[0]
         upper = single.upper(x)
         gap, _ = certified(single, x, nuclear, spectral)
         assert upper - optimum <= gap * upper + ROUNDING * optimum

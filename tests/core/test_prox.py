@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,8 +8,6 @@ from hypothesis.extra.numpy import arrays
 from oracles import assert_close, map_singular_values, soft
 
 from sltr.core.prox import (
-    L1,
-    LInfBall,
     Nuclear,
     SpectralBall,
     clip_entries,
@@ -18,12 +16,34 @@ from sltr.core.prox import (
     soft_threshold,
     threshold_singular_values,
 )
+from sltr.core.sparsity import NonNegative, SparseBall, SparseNorm, Sparsity
 
 CENTRE = np.array([[1.0, -2.0, 0.5, 0.0], [0.0, 3.0, -1.0, 1.5], [2.0, 0.0, 0.0, -1.0]])
 
 
-def _zero(matrix):
-    return np.zeros_like(matrix)
+WEIGHTS = np.array([[1.0, 0.5, 0.0, 2.0], [0.0, 1.0, 1.0, 3.0], [1.0, 1.0, 0.2, 0.0]])
+ENTRIES = Sparsity(CENTRE.shape)
+WEIGHTED = Sparsity(CENTRE.shape, None, WEIGHTS)
+ROWS = Sparsity.of(CENTRE.shape, (0,), np.outer([1.0, 0.5, 2.0], np.ones(4)))
+COLUMNS = Sparsity.of(CENTRE.shape, (1,))
+
+
+def _shrunk_rows(v, thresholds):
+    """Shrink each row by its threshold, in a loop."""
+    rows = []
+    for row, t in zip(v, thresholds, strict=True):
+        size = np.linalg.norm(row)
+        rows.append(row * (1 - t / size) if size > t else 0 * row)
+    return np.array(rows)
+
+
+def _rows_in_balls(v, centre, radii):
+    """Move each row into the ball about its centre, in a loop."""
+    rows = []
+    for row, middle, radius in zip(v, centre, radii, strict=True):
+        size = np.linalg.norm(row - middle)
+        rows.append(middle + (row - middle) * min(1.0, radius / max(size, 1e-300)))
+    return np.array(rows)
 
 
 @dataclass(frozen=True)
@@ -37,15 +57,39 @@ class Case:
 
 # A new term joins here.
 CASES = {
-    "l1": Case(L1(0.7), lambda v, step: soft(v, 0.7 * step)),
+    "l1": Case(SparseNorm(ENTRIES, 0.7), lambda v, step: soft(v, 0.7 * step)),
+    "weighted l1": Case(
+        SparseNorm(WEIGHTED, 0.7), lambda v, step: soft(v, 0.7 * step * WEIGHTS)
+    ),
+    "rows": Case(
+        SparseNorm(ROWS, 0.7),
+        lambda v, step: _shrunk_rows(v, 0.7 * step * 2 * np.array([1.0, 0.5, 2.0])),
+    ),
+    "columns": Case(
+        SparseNorm(COLUMNS, 0.7),
+        lambda v, step: _shrunk_rows(v.T, [0.7 * step * 3**0.5] * 4).T,
+    ),
     "nuclear": Case(
         Nuclear(0.7),
         lambda v, step: map_singular_values(v, lambda s: soft(s, 0.7 * step)),
     ),
     "box": Case(
-        LInfBall(CENTRE, 0.8),
+        SparseBall(ENTRIES, CENTRE, 0.8),
         lambda v, step: CENTRE + np.clip(v - CENTRE, -0.8, 0.8),
         is_set=True,
+    ),
+    "weighted box": Case(
+        SparseBall(WEIGHTED, CENTRE, 0.8),
+        lambda v, step: CENTRE + np.clip(v - CENTRE, -0.8 * WEIGHTS, 0.8 * WEIGHTS),
+        is_set=True,
+    ),
+    "balls of rows": Case(
+        SparseBall(ROWS, CENTRE, 0.8),
+        lambda v, step: _rows_in_balls(v, CENTRE, [1.6, 0.8, 3.2]),
+        is_set=True,
+    ),
+    "non-negative": Case(
+        NonNegative(2), lambda v, step: np.where(v > 0, v, 0.0), is_set=True
     ),
     "spectral ball": Case(
         SpectralBall(CENTRE, 0.8),
@@ -56,8 +100,10 @@ CASES = {
     ),
 }
 SETS = {name: case for name, case in CASES.items() if case.is_set}
+BALLS = {name: case for name, case in SETS.items() if hasattr(case.term, "centre")}
 every_term = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 every_set = pytest.mark.parametrize("case", SETS.values(), ids=SETS)
+every_ball = pytest.mark.parametrize("case", BALLS.values(), ids=BALLS)
 
 # Multiples of 1/64: no numbers whose squares underflow, many ties and zeros.
 entries = st.integers(-256, 256).map(lambda k: k / 64)
@@ -99,7 +145,7 @@ def test_projection_lands_inside_rests_there_and_ignores_the_step(case, v, step)
     assert np.array_equal(p, case.term.prox(v, 7.0 * step))
 
 
-@every_set
+@every_ball
 @given(v=matrices)
 def test_projection_leaves_inner_points_alone(case, v):
     """The point itself comes back, not the centre (a fault of the paper's text)."""
@@ -107,24 +153,37 @@ def test_projection_leaves_inner_points_alone(case, v):
     assert_close(case.term.prox(inside, 1.0), inside, scale=10)
 
 
-@every_set
+@every_ball
 def test_indicator_is_infinite_outside(case):
     assert np.isinf(case.term.value(CENTRE + np.full(CENTRE.shape, 1.0)))
     assert case.term.value(CENTRE) == 0.0
 
 
+def test_one_negative_entry_is_outside_of_the_non_negative():
+    term, x = NonNegative(2), np.abs(CENTRE)
+    assert term.value(x) == 0.0
+    x[1, 1] = -1e-300
+    assert np.isinf(term.value(x))
+
+
 @given(v=matrices, t=steps)
 def test_moreau_splits_a_point_between_norm_and_dual_ball(v, t):
     origin = np.zeros_like(v)
-    in_box = LInfBall(origin, t).prox(v, 1.0)
     in_ball = SpectralBall(origin, t).prox(v, 1.0)
-    assert_close(L1().prox(v, t) + in_box, v)
+    for sparsity in (ENTRIES, WEIGHTED, ROWS, COLUMNS):
+        in_box = SparseBall(sparsity, origin, t).prox(v, 1.0)
+        assert_close(SparseNorm(sparsity).prox(v, t) + in_box, v)
     assert_close(Nuclear().prox(v, t) + in_ball, v, scale=100)
 
 
 def test_norms_are_their_definitions(rng):
     x = rng.normal(size=(2, 3, 4))
-    assert_close(L1(2.0).value(x), [2 * np.abs(m).sum() for m in x])
+    entries = SparseNorm(Sparsity((3, 4)), 2.0)
+    rows = SparseNorm(Sparsity.of((3, 4), (0,)), 2.0)
+    assert_close(entries.value(x), [2 * np.abs(m).sum() for m in x])
+    assert_close(
+        rows.value(x), [2 * 4**0.5 * np.linalg.norm(m, axis=1).sum() for m in x]
+    )
     assert_close(Nuclear(2.0).value(x), [2 * np.linalg.norm(m, "nuc") for m in x])
 
 
@@ -184,24 +243,14 @@ def test_polar_leaves_out_what_is_zero(rng):
 def test_libraries_agree_and_keep_the_dtype(xp, rng, dtype):
     v = rng.normal(size=(2, *CENTRE.shape)).astype(dtype)
     centre = CENTRE.astype(dtype)
-    for term in (
-        L1(0.7),
-        Nuclear(0.7),
-        LInfBall(xp.array(centre), 0.8),
-        SpectralBall(xp.array(centre), 0.8),
-    ):
-        found = term.prox(xp.array(v), 1.5)
-        name = type(term).__name__
-        oracle = {
-            "L1": "l1",
-            "Nuclear": "nuclear",
-            "LInfBall": "box",
-            "SpectralBall": "spectral ball",
-        }[name]
-        assert xp.numpy(found).dtype == dtype
+    for name, case in CASES.items():
+        term = case.term
+        if hasattr(term, "centre"):
+            term = replace(term, centre=xp.array(centre))
+        found = xp.numpy(term.prox(xp.array(v), 1.5))
+        assert found.dtype == dtype, name
         for g in range(2):
-            expected = CASES[oracle].oracle(v[g].astype(float), 1.5)
-            assert_close(xp.numpy(found)[g], expected, dtype)
+            assert_close(found[g], case.oracle(v[g].astype(float), 1.5), dtype)
 
 
 def test_soft_threshold_zeros_are_exact(rng):

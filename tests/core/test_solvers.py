@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from oracles import unfold_by_loop
+from oracles import groups_of, unfold_by_loop
 from problems import POSED, posed
 
 from sltr.core.admm import admm
@@ -28,7 +28,10 @@ def test_solution_agrees_with_an_interior_point_method(solve, posed):
     upper = posed.upper(x)
     assert upper == pytest.approx(optimum, rel=1e-5)
     assert upper - optimum <= float(result.residual[0]) * upper + 2e-7 * optimum
-    assert np.abs(x - posed.Z).max() <= posed.a * (1 + 1e-15) + 1e-15
+    moved = (x - posed.Z).reshape(-1)
+    for members, weight in posed.groups or groups_of(posed.Z.shape):
+        assert np.linalg.norm(moved[members]) <= posed.a * weight * (1 + 1e-14) + 1e-14
+    assert not posed.positive or x.min() >= 0
     for b, mode in zip(posed.bs, posed.modes, strict=True):
         assert np.linalg.norm(unfold_by_loop(x - posed.Z, mode), 2) <= b * (1 + 1e-6)
 

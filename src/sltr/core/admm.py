@@ -1,13 +1,13 @@
-"""The default solver: a splitting with the entrywise terms at its centre.
+"""The default solver: a splitting with the sparse terms at its centre.
 
 Each iteration thresholds singular values twice per mode and entries once:
 
     A_k = SVT_{β_k/r_k}(Y_k)                        nuclear norm of mode k
     B_k = projection of Y'_k onto its spectral ball
-    X   = entrywise norm and box of the weighted mean of 2A_k − Y_k, 2B_k − Y'_k
+    X   = sparse norm and ball of the weighted mean of 2A_k − Y_k, 2B_k − Y'_k
     Y_k ← Y_k + ρ(X − A_k),  Y'_k ← Y'_k + ρ(X − B_k)
 
-X is exactly sparse and inside the box in every iteration; what converges is its
+X is exactly sparse and inside its ball in every iteration; what converges is its
 agreement with the A_k and B_k. The weights r, which are one over the steps, adapt
 during the first iterations and then rest, so that convergence is that of a fixed
 splitting. A device with a kernel for it does many iterations in one call.
@@ -30,7 +30,7 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.core.problem import Problem, Result, joined, spread_over
-from sltr.core.prox import clip_singular_values, polar, soft_threshold
+from sltr.core.prox import clip_singular_values, polar
 from sltr.core.tensor import fold, unfold
 
 # ρ: over-relaxation converges for any value below 2, best for about 1.6.
@@ -98,7 +98,8 @@ def cold_start(problem: Problem) -> Start:
     def direction(tensor: Array, mode: int) -> Array:
         return fold(polar(unfold(tensor, mode)), mode, shape)
 
-    gradient = spread_over(problem.sparse_weight, Z) * xp.sign(Z)
+    sparse = spread_over(problem.sparse_weight, Z) * problem.sparsity.weights(Z)
+    gradient = sparse * xp.sign(Z)
     for k, mode in enumerate(problem.modes):
         weight = spread_over(problem.low_weight[:, k], Z)
         gradient = gradient + weight * direction(Z, mode)
@@ -142,7 +143,7 @@ def admm(
     """
     start = start or cold_start(problem)
     is_matrix = problem.pilot.ndim == 3 and problem.modes == (0,)
-    if is_matrix and can_iterate_splitting(problem.pilot):
+    if is_matrix and problem.sparsity.is_plain and can_iterate_splitting(problem.pilot):
         return _fused(problem, start, tol, max_iter)
     return _portable(problem, start, tol, max_iter)
 
@@ -212,8 +213,6 @@ class _Batch:
     def _set_problem(self, problem: Problem) -> None:
         xp, Z = array_namespace(problem.pilot), problem.pilot
         self.problem = problem
-        radius = spread_over(problem.sparse_radius, Z)
-        self.lower, self.upper = Z - radius, Z + radius
         # A ball lies about Z, a nuclear norm about zero.
         self.centres = xp.stack([0.0 * Z, Z], axis=1)
 
@@ -235,8 +234,7 @@ class _Batch:
             total = total + xp.sum(rate, axis=1)
             self.duals.append(dual)
         mean = mean / spread_over(total, mean)
-        threshold = spread_over(p.sparse_weight / total, mean)
-        self.x = clip(soft_threshold(mean, threshold), self.lower, self.upper)
+        self.x = p.region.shrink(mean, p.sparse_weight / total)
 
     def _relax(self, *, adapt: bool) -> None:
         """Move the copies towards the last point, adapting their steps first."""

@@ -7,11 +7,13 @@ That is `coupling="average"`; with "joint" a single problem has the terms of all
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from sltr.arrays import (
     Array,
@@ -24,6 +26,7 @@ from sltr.arrays import (
     one_blas_thread,
     real_dtype,
     spectral_norm,
+    to_numpy,
     to_python,
 )
 from sltr.arrays.resources import thread_map
@@ -34,6 +37,7 @@ from sltr.core.grid import (
     solve_grid,
 )
 from sltr.core.problem import Problem, Result, joined, spread_over
+from sltr.core.sparsity import Sparsity
 from sltr.core.tensor import fold, unfold
 from sltr.parameters import check_choice, check_count, refuse
 
@@ -57,6 +61,7 @@ class Settings:
     n_jobs: int | None = None  # threads over the modes
     chunk_entries: int | None = None  # coefficients held at a time; None: the usual
     small_problem: int | None = None  # entries solved together; None: the usual
+    sparsity: Sparsity | None = None  # None: the paper's
 
     @property
     def together(self) -> int:
@@ -121,6 +126,9 @@ def estimate(
     tol: float = 1e-4,
     max_iter: int = 5000,
     n_jobs: int | None = None,
+    slices: int | Sequence[int] | None = None,
+    entry_weights: Any = None,
+    positive: bool = False,
 ) -> Estimate:
     """Find the sparsest and lowest-rank tensors within two balls about a pilot.
 
@@ -147,6 +155,16 @@ def estimate(
     max_iter : int
     n_jobs : int, optional
         Threads over the modes.
+    slices : int or sequence of int, optional
+        Modes whose slices are switched on and off as a whole: with 0 all entries at
+        one place along the first mode, with (0, 1) all at one pair of places. ‖V‖₁
+        becomes Σ_g √|g|·‖V_g‖₂, the sum over slices g, and ‖V − Z‖_∞ ≤ λ_sparse
+        becomes ‖V_g − Z_g‖₂ ≤ √|g|·λ_sparse.
+    entry_weights : array of shape (p1, …, pM), optional
+        Weights ω ≥ 0 of the entries in ‖V‖₁, and of their radii: |V − Z| ≤ ω·λ_sparse.
+        Zero leaves an entry as the pilot has it. With `slices` equal in each slice.
+    positive : bool
+        Whether no entry may be negative. Negative ones of the pilot count as zero.
 
     Returns
     -------
@@ -162,8 +180,87 @@ def estimate(
            [0., 1., 0.],
            [0., 0., 0.]])
     """
-    settings = Settings(coupling, weights, solver, tol, max_iter, n_jobs)
+    pilot = _checked_pilot(pilot)
+    shape = tuple(pilot.shape)
+    sparsity = make_sparsity(shape, slices, entry_weights, positive)
+    settings = Settings(
+        coupling, weights, solver, tol, max_iter, n_jobs, sparsity=sparsity
+    )
     return estimate_with(settings, pilot, lambda_sparse, lambda_low)
+
+
+def make_sparsity(
+    shape: tuple[int, ...],
+    slices: Any = None,
+    entry_weights: Any = None,
+    positive: Any = False,
+    kept: np.ndarray | None = None,
+) -> Sparsity | None:
+    """Check what a user says of tensors of a shape; None if that is nothing.
+
+    Entries that are not `kept` do not count.
+    """
+    if not isinstance(positive, bool | np.bool_):
+        refuse("positive", positive, "True or False")
+    if slices is None and entry_weights is None and not positive:
+        return None
+    modes = None if slices is None else _checked_modes(slices, len(shape))
+    weight = None
+    if entry_weights is not None:
+        weight = _checked_weights(entry_weights, shape, kept)
+        if modes is not None and not _constant_in_slices(weight, modes, kept):
+            refuse(
+                "entry_weights",
+                "array that varies within a slice",
+                "one weight for all entries of a slice, since they go together",
+            )
+    return Sparsity.of(shape, modes, weight, positive=bool(positive), kept=kept)
+
+
+def _checked_modes(slices: Any, n_modes: int) -> tuple[int, ...]:
+    given = [slices] if isinstance(slices, Integral) else slices
+    expected = f"modes from 0 to {n_modes - 1}, each once"
+    if not isinstance(given, Sequence) or isinstance(given, str) or not given:
+        refuse("slices", slices, expected)
+    for mode in given:
+        whole = isinstance(mode, Integral) and not isinstance(mode, bool)
+        if not whole or not -n_modes <= int(mode) < n_modes:
+            refuse("slices", slices, expected)
+    modes = tuple(sorted({int(mode) % n_modes for mode in given}))
+    if len(modes) != len(given):
+        refuse("slices", slices, expected)
+    return modes
+
+
+def _checked_weights(
+    weights: Any, shape: tuple[int, ...], kept: np.ndarray | None
+) -> np.ndarray:
+    """Return weights as an array of the shape; one outside of what is kept."""
+    expected = f"finite numbers of at least 0 in the shape of a sample, {shape}"
+    try:
+        found = np.asarray(to_numpy(weights), dtype=float)
+    except (TypeError, ValueError):
+        refuse("entry_weights", type(weights).__name__, expected)
+    if found.shape != shape:
+        refuse("entry_weights", f"array of shape {found.shape}", expected)
+    found = found if kept is None else np.where(kept, found, 1.0)
+    if not (np.isfinite(found) & (found >= 0)).all():
+        refuse(
+            "entry_weights", "array with negative numbers, NaN or infinity", expected
+        )
+    if not found[... if kept is None else kept].any():
+        refuse("entry_weights", "array of zeros", "a weight above 0: none is penalised")
+    return found
+
+
+def _constant_in_slices(
+    weight: np.ndarray, slices: tuple[int, ...], kept: np.ndarray | None
+) -> bool:
+    axes = tuple(m for m in range(weight.ndim) if m not in slices)
+    inside = np.ones(weight.shape, bool) if kept is None else kept
+    most = np.max(weight, axis=axes, keepdims=True, initial=0.0, where=inside)
+    least = np.min(weight, axis=axes, keepdims=True, initial=np.inf, where=inside)
+    return bool((most <= least).all())
 
 
 def estimate_with(
@@ -205,6 +302,8 @@ def estimate_path(
     (Q, len(indices), p1, …, pM), the rest (Q, len(indices)). All chunks together
     hold each candidate once. Neither the size of chunks nor `n_jobs` changes results.
     """
+    if settings.sparsity is not None:
+        pilots = settings.sparsity.admissible(pilots)
     chunks = _grid_chunks(pilots, sparse_radius, low_radius, settings.chunk_entries)
     scale = _power_of_two(pilots)
     scaled = pilots / spread_over(scale, pilots)
@@ -220,13 +319,18 @@ def estimate_path(
 
 
 def absolute_radii(
-    pilots: Array, lambda_sparse: Array, lambda_low: Array, radius: str
+    pilots: Array,
+    lambda_sparse: Array,
+    lambda_low: Array,
+    radius: str,
+    sparsity: Sparsity | None = None,
 ) -> tuple[Array, Array]:
     """Return radii of shape (Q, G) and (Q, G, M) for a grid given to all pilots.
 
     Pilots have shape (Q, p1, …, pM), both lambdas (G,). With `radius="relative"` they
-    are fractions of each pilot's largest entry and of the largest singular value of
-    each of its unfoldings; with "absolute" they are the radii.
+    are fractions of each pilot's largest entry, or of what stands for it in another
+    `sparsity`, and of the largest singular value of each of its unfoldings; with
+    "absolute" they are the radii.
     """
     xp = array_namespace(pilots)
     check_choice("radius", radius, ("relative", "absolute"))
@@ -236,7 +340,9 @@ def absolute_radii(
     low = xp.stack([lambda_low[None, :] + zeros] * n_modes, axis=2)
     if radius == "absolute":
         return sparse, low
-    largest = xp.max(xp.abs(pilots), axis=tuple(range(1, pilots.ndim)))
+    sparsity = sparsity or Sparsity(tuple(pilots.shape[1:]))
+    pilots = sparsity.admissible(pilots)
+    largest = sparsity.dual_norm(pilots)
     norms = [spectral_norm(unfold(pilots, mode)) for mode in range(n_modes)]
     # The rounding allowance lets the fraction 1 really reach the zero tensor.
     slack = 1.0 + 8.0 * float(xp.finfo(pilots.dtype).eps)
@@ -295,6 +401,12 @@ def _build_blocks(
         return [_Block((), _build_grid(pilots, scale, *radii, every, settings))]
     # The two unfoldings of a matrix give the same problem, transposed.
     modes = range(len(shape)) if len(shape) != 2 else range(1)
+    if settings.sparsity is not None:  # which knows tensors, not unfoldings
+        return [
+            _Block((), _build_grid(pilots, scale, *radii, (mode,), settings))
+            for mode in modes
+            for radii in [(sparse_radius, low_radius[:, :, mode : mode + 1])]
+        ]
     by_size: dict[int, list[int]] = {}
     for mode in modes:
         by_size.setdefault(shape[mode], []).append(mode)
@@ -324,9 +436,10 @@ def _build_grid(
     xp = array_namespace(pilots)
     alpha, beta = _weights(sparse_radius, low_radius, settings.weights)
     scale = scale[:, None]
+    least = 1.0 if settings.sparsity is None else settings.sparsity.least
     # Wider than any pilot of this scale can need; the quotient stays finite.
     widest = 4.0 * prod(pilots.shape[1:]) * scale
-    sparse = xp.minimum(sparse_radius, widest) / scale
+    sparse = xp.minimum(sparse_radius, widest / least) / scale
     low = xp.minimum(low_radius, widest[:, :, None]) / scale[:, :, None]
     return Problem(
         pilots,
@@ -335,6 +448,7 @@ def _build_grid(
         xp.reshape(alpha, (-1,)),
         xp.reshape(beta, (-1, len(modes))),
         modes,
+        settings.sparsity,
     )
 
 

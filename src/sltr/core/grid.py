@@ -4,8 +4,8 @@ Apart from `estimate`, which says what is solved; this module says in which orde
 
 Most of a grid needs no solve of its own, because it has a closed form
 (`Problem.is_closed_form`). For the rest, the problem is first solved once for each
-spectral radius with an entrywise ball that does not bind: the base. Every entrywise
-ball that is wide enough for the base's solution shares it. Only the band where both
+spectral radius with a sparse ball that does not bind: the base. Every sparse ball
+that is wide enough for the base's solution shares it. Only the band where both
 constraints bind is solved problem by problem, and starts from a neighbour's solution.
 
 A schedule says which problems are solved in one call. TOGETHER solves all bases of a
@@ -25,7 +25,6 @@ from sltr.arrays import Array, array_namespace, as_array, to_python
 from sltr.core.admm import Start, admm, cold_start
 from sltr.core.ppxa import solve_by_ppxa
 from sltr.core.problem import Problem, Result, exact, joined, spread_over
-from sltr.core.prox import clip_entries
 
 # Pilots that are this close to multiples of each other, relative to their largest
 # entry, start each other's problems.
@@ -144,14 +143,12 @@ def _start_of_band(
         start = ends.start_of_band(item)
     if start is None:
         return None
-    radius = spread_over(problem.sparse_radius, start.x)
-    inside = problem.pilot + clip_entries(start.x - problem.pilot, radius)
-    return replace(start, x=inside)
+    return replace(start, x=problem.region.nearest(start.x))
 
 
 @dataclass(frozen=True, eq=False)
 class _Bases:
-    """Solutions for some spectral radii with an entrywise ball that does not bind."""
+    """Solutions for some spectral radii with a sparse ball that does not bind."""
 
     keys: list[tuple]  # pilot, spectral radii and weights of each row
     problem: Problem
@@ -160,10 +157,8 @@ class _Bases:
 
     @property
     def largest_move(self) -> Array:
-        """The narrowest entrywise balls that do not change the solutions, (B,)."""
-        xp = array_namespace(self.result.x)
-        axes = tuple(range(1, self.result.x.ndim))
-        return xp.max(xp.abs(self.result.x - self.problem.pilot), axis=axes)
+        """The narrowest sparse balls that do not change the solutions, (B,)."""
+        return self.problem.sparsity.dual_norm(self.result.x - self.problem.pilot)
 
 
 def _find_bases(
@@ -171,7 +166,8 @@ def _find_bases(
 ) -> tuple[_Bases, list[int]]:
     """Return the distinct bases of some problems, and the row of each one's base."""
     xp = array_namespace(problem.pilot)
-    free = replace(problem, sparse_radius=xp.min(problem.low_radius, axis=1))
+    widest = xp.min(problem.low_radius, axis=1) / problem.sparsity.least
+    free = replace(problem, sparse_radius=widest)
     settings = xp.concat(
         [free.low_radius, free.low_weight, free.sparse_weight[:, None]], axis=1
     )
@@ -219,7 +215,7 @@ class _ClosedForms:
         self.radii = to_python(grid.sparse_radius)
         self.norms: dict[tuple[int, float], list[float]] = {}
         # All that a closed form asks of a pilot, once the norms are known.
-        self.outline = replace(grid, pilot=grid.largest_entries()[:, None])
+        self.outline = replace(grid, pilot=grid.reach()[:, None])
 
     def _keys(self, items: list[Item]) -> list[tuple[int, float]]:
         n_candidates = len(self.radii) // self.grid.size
@@ -237,7 +233,8 @@ class _ClosedForms:
             norms = _rows_of(self.grid, list(new.values())).norms_of_clip()
             self.norms |= zip(new, to_python(norms), strict=True)
         known = as_array([self.norms[key] for key in keys], self.grid.pilot)
-        closed = to_python(_rows_of(self.outline, items).is_closed_form(known))
+        some = _rows_of(self.outline, items)
+        closed = to_python(some.is_closed_form(known, some.pilot[:, 0]))
         return [i for i, is_closed in enumerate(closed) if is_closed]
 
     def solutions(self, items: list[Item]) -> tuple[Result, list[int]]:

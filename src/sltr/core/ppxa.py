@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sltr.arrays import Array, array_namespace, clip
+from sltr.arrays import Array, array_namespace
 from sltr.core.problem import Problem, Result, spread_over
-from sltr.core.prox import L1, LInfBall, Nuclear, SpectralBall, Term
+from sltr.core.prox import Nuclear, SpectralBall, Term
+from sltr.core.sparsity import NonNegative, SparseBall, SparseNorm
 from sltr.core.tensor import fold, unfold
 
 
@@ -68,16 +69,15 @@ def solve_by_ppxa(
 ) -> Result:
     """Solve sparse and low-rank problems by PPXA with the paper's terms.
 
-    The entrywise norm, the box, and for each mode a nuclear norm and a spectral
-    ball: four terms for one mode, as in the paper's equation. `residual` of the
-    result is the relative duality gap. All radii must be positive.
+    The norm R, its dual ball, and for each mode a nuclear norm and a spectral ball:
+    four terms for one mode, as in the paper's equation; W ≥ 0 is one more. `residual`
+    of the result is the relative duality gap. All radii must be positive.
     """
     Z, shape = problem.pilot, tuple(problem.pilot.shape[1:])
-    a = problem.sparse_radius
-    as_matrix = unfold(Z, 0)  # any unfolding serves the entrywise terms
+    a, sparsity = problem.sparse_radius, problem.sparsity
     terms: list[Term] = [
-        _Unfolded(L1(problem.sparse_weight), 0, shape),
-        _Unfolded(LInfBall(as_matrix, a), 0, shape),
+        SparseNorm(sparsity, problem.sparse_weight),
+        SparseBall(sparsity, Z, a),
     ]
     for k, mode in enumerate(problem.modes):
         terms += [
@@ -86,12 +86,15 @@ def solve_by_ppxa(
                 SpectralBall(unfold(Z, mode), problem.low_radius[:, k]), mode, shape
             ),
         ]
-    radius = spread_over(a, Z)
+    last = len(terms)
+    if sparsity.positive:
+        terms.append(NonNegative(sparsity.n_modes))
 
     def certify(points, duals):
-        # Clipping keeps what soft-thresholding made zero wherever the box allows it.
-        x = clip(points[0], Z - radius, Z + radius)
-        return x, *problem.certificate(x, duals[2::2], duals[3::2], exact=tol < 1e-7)
+        # What the norm made zero stays zero wherever the ball allows it.
+        x = problem.region.nearest(points[0])
+        nuclear, spectral = duals[2:last:2], duals[3:last:2]
+        return x, *problem.certificate(x, nuclear, spectral, exact=tol < 1e-7)
 
     return ppxa(terms, Z, certify, step=a, tol=tol, max_iter=max_iter)
 

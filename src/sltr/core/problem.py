@@ -2,17 +2,19 @@
 
 For a batch of tensors Z (the pilots) the problem is, item by item,
 
-    min_W  α‖W‖₁ + Σ_k β_k‖W_(k)‖_*
-    s.t.   ‖W − Z‖_∞ ≤ a,  ‖W_(k) − Z_(k)‖₂ ≤ b_k  for every mode k of `modes`.
+    min_W  α·R(W) + Σ_k β_k‖W_(k)‖_*
+    s.t.   R*(W − Z) ≤ a,  ‖W_(k) − Z_(k)‖₂ ≤ b_k  for every mode k of `modes`.
 
-One mode is the paper's sub-problem; all modes at once are the joint problem. The
-first constraint is the entrywise ball, or box; the others are the spectral balls.
+R is the entrywise norm ‖W‖₁ and R* the largest entry ‖W − Z‖_∞, as in the paper, or
+what `sparsity` makes of them: weights, whole slices, W ≥ 0. One mode is the paper's
+sub-problem; all modes at once are the joint problem. The first constraint is the
+sparse ball, or box; the others are the spectral balls.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from functools import cached_property
 
 from sltr.arrays import (
     Array,
@@ -22,7 +24,7 @@ from sltr.arrays import (
     spectral_norm,
     to_float64,
 )
-from sltr.core.prox import clip_entries, soft_threshold
+from sltr.core.sparsity import Region, Sparsity
 from sltr.core.tensor import unfold
 
 
@@ -74,9 +76,10 @@ def spread_over(values: Array, like: Array) -> Array:
 class Problem:
     """A batch of G problems that share shape and modes.
 
-    The pilots Z have shape (G, p1, …, pM), the entrywise radii a and weights α (G,),
+    The pilots Z have shape (G, p1, …, pM), the sparse radii a and weights α (G,),
     the spectral radii b_k and weights β_k (G, K), with one column for each of the K
-    `modes` whose unfoldings carry a nuclear norm and a spectral ball.
+    `modes` whose unfoldings carry a nuclear norm and a spectral ball. Pilots are
+    non-negative where W has to be.
     """
 
     pilot: Array
@@ -85,6 +88,17 @@ class Problem:
     sparse_weight: Array
     low_weight: Array
     modes: tuple[int, ...]
+    structure: Sparsity | None = None  # None: the paper's
+
+    @property
+    def sparsity(self) -> Sparsity:
+        """The norm R, and whether W ≥ 0."""
+        return self.structure or Sparsity(tuple(self.pilot.shape[1:]))
+
+    @cached_property
+    def region(self) -> Region:
+        """What the sparse half allows."""
+        return Region(self.sparsity, self.pilot, self.sparse_radius)
 
     @property
     def size(self) -> int:
@@ -102,52 +116,66 @@ class Problem:
     def with_effective_box(self) -> Problem:
         """Reduce radii to what can bind: the same problem in moderate numbers.
 
-        No entry exceeds its matrix's spectral norm, so min(a, min b_k) makes the
-        same problem; it also keeps the dual bound finite without a box. A ball
-        wider than √P·max|Z| holds zero, and every box that does not hold zero.
+        No entry exceeds its matrix's spectral norm, so that a spectral ball is inside
+        a sparse one of min b_k / least; this keeps the dual bound finite without a
+        box. A spectral ball wider than span·R*(Z) holds zero, and every sparse ball
+        that does not hold zero. With unpenalised groups zero may be no solution.
         """
-        xp = array_namespace(self.pilot)
+        xp, sparsity = array_namespace(self.pilot), self.sparsity
         # A grid has several rows of radii for each pilot, one after another.
         n_rows = self.sparse_radius.shape[0] // self.size
-        largest = xp.repeat(self.largest_entries(), n_rows)
+        reach = xp.repeat(sparsity.dual_norm(self.pilot), n_rows)
         # The factor keeps clear of rounding.
-        widest = 1.01 * prod(self.pilot.shape[1:]) ** 0.5 * largest
-        low = xp.where(
-            (self.low_radius > widest[:, None]) & (widest[:, None] > 0.0),
-            widest[:, None] + 0.0 * self.low_weight,
-            self.low_radius,
-        )
-        box = xp.minimum(self.sparse_radius, xp.min(low, axis=1))
+        widest = 1.01 * sparsity.span * reach
+        low = self.low_radius
+        if not sparsity.has_free:
+            low = xp.where(
+                (low > widest[:, None]) & (widest[:, None] > 0.0),
+                widest[:, None] + 0.0 * self.low_weight,
+                low,
+            )
+        box = xp.minimum(self.sparse_radius, xp.min(low, axis=1) / sparsity.least)
         return replace(self, sparse_radius=box, low_radius=low)
 
-    def largest_entries(self) -> Array:
-        """Return max|Z| of each pilot."""
-        xp = array_namespace(self.pilot)
-        return xp.max(xp.abs(self.pilot), axis=tuple(range(1, self.pilot.ndim)))
+    def reach(self) -> Array:
+        """Return the sparse radius from which each solution may vanish, (G,)."""
+        xp, sparsity = array_namespace(self.pilot), self.sparsity
+        reach = sparsity.dual_norm(self.pilot)
+        if not sparsity.has_free:
+            return reach
+        kept = xp.where(sparsity.weights(self.pilot) == 0, self.pilot, 0.0)
+        some = xp.any(kept != 0, axis=tuple(range(1, self.pilot.ndim)))
+        return xp.where(some, xp.inf, reach)
 
     def thresholded(self) -> Array:
         """Return S_a(Z), the solution wherever `is_closed_form` holds."""
-        return soft_threshold(self.pilot, spread_over(self.sparse_radius, self.pilot))
+        return self.sparsity.shrink(self.pilot, self.sparse_radius)
 
     def norms_of_clip(self) -> Array:
-        """Return ‖clip(Z, −a, a)_(k)‖₂, the distances of S_a(Z) from Z: (G, K)."""
+        """Return ‖Z_(k) − S_a(Z)_(k)‖₂, the distances of S_a(Z) from Z: (G, K)."""
         xp = array_namespace(self.pilot)
-        moved = clip_entries(self.pilot, spread_over(self.sparse_radius, self.pilot))
+        moved = self.sparsity.cut_off(self.pilot, self.sparse_radius)
         norms = [spectral_norm(unfold(moved, mode)) for mode in self.modes]
         return xp.stack(norms, axis=1)
 
-    def is_closed_form(self, norms: Array | None = None) -> Array:
+    def is_closed_form(
+        self, norms: Array | None = None, reach: Array | None = None
+    ) -> Array:
         """Say, for each problem, whether S_a(Z) is certainly the solution: (G,).
 
-        It is when clip(Z, −a, a) fits into the spectral balls and α ≥ Σβ_k: a
-        nuclear subgradient has no entry above its spectral norm, which is at most
-        β_k, and so the entrywise norm absorbs it. Where S_a(Z) = 0 no weight
-        matters. `norms` are `norms_of_clip` where they are known already.
+        It is when Z − S_a(Z) fits into the spectral balls and, for single entries,
+        αω ≥ Σβ_k: a nuclear subgradient has no entry above its spectral norm, which is
+        at most β_k, and so the entrywise norm absorbs it. A group's norm would absorb
+        it in one direction only. Where S_a(Z) = 0 no weight matters. `norms` and
+        `reach` are those of the problem where they are known already.
         """
-        xp = array_namespace(self.pilot)
+        xp, sparsity = array_namespace(self.pilot), self.sparsity
         norms = self.norms_of_clip() if norms is None else norms
-        vanishes = self.largest_entries() <= self.sparse_radius
-        absorbs = self.sparse_weight >= xp.sum(self.low_weight, axis=1)
+        vanishes = (self.reach() if reach is None else reach) <= self.sparse_radius
+        total = xp.sum(self.low_weight, axis=1)
+        absorbs = self.sparse_weight * sparsity.least >= total
+        if sparsity.slices is not None:
+            absorbs = total == 0.0
         # A radius equal to the norm must count as reaching it, whatever the rounding.
         slack = 1.0 + 16.0 * float(xp.finfo(norms.dtype).eps)
         fits = xp.all(norms <= self.low_radius * slack, axis=1)
@@ -163,25 +191,25 @@ class Problem:
     ) -> tuple[Array, Array]:
         """Return the relative duality gap and the constraint violation of `x`, (G,).
 
-        `x` (G, p1, …, pM) is inside the box. `nuclear` and `spectral` hold, for each
-        mode, multipliers V_k of the nuclear norm and S_k of the spectral ball,
+        `x` (G, p1, …, pM) is inside the sparse ball. `nuclear` and `spectral` hold, for
+        each mode, multipliers V_k of the nuclear norm and S_k of the spectral ball,
         shaped like `x`. Any arrays give a valid bound: V_k is scaled into its ball
         first. `exact` spends a full SVD, which gaps below 1e-7 need.
 
-        The lower bound is ⟨Z, U+ΣV_k⟩ − a‖U+ΣV_k+ΣS_k‖₁ − Σb_k‖S_k‖_* with the best
-        U of entries at most α. The upper bound is the objective at the point of the
-        segment from Z to `x` that is inside all balls. The violation is the largest
+        The lower bound is min_W α·R(W) + ⟨ΣV_k, W⟩ + ⟨ΣS_k, W − Z⟩ − Σb_k‖S_k‖_* over
+        the sparse ball; for entries it is ⟨Z, U+ΣV_k⟩ − a‖U+ΣV_k+ΣS_k‖₁ − Σb_k‖S_k‖_*
+        with the best U of entries at most α. The upper bound is the objective at the
+        point of the segment from Z to `x` that is inside all balls. The violation is
+        the largest
         ‖x_(k) − Z_(k)‖₂ / b_k − 1, at least zero. All in double precision.
         """
         xp = array_namespace(x)
         x, Z = to_float64(x), to_float64(self.pilot)
         a, alpha = to_float64(self.sparse_radius), to_float64(self.sparse_weight)
         b, beta = to_float64(self.low_radius), to_float64(self.low_weight)
-        axes = tuple(range(1, Z.ndim))
 
         moved, radius = x - Z, xp.where(b > 0, b, 1.0)
-        sum_V: Array | float = 0.0
-        sum_S, dual_cost, ratio = 0.0, 0.0, 1.0 + 0.0 * a
+        sum_V, sum_S, dual_cost, ratio = 0.0, 0.0, 0.0, 1.0 + 0.0 * a
         for k, mode in enumerate(self.modes):
             V, S = to_float64(nuclear[k]), to_float64(spectral[k])
             # One decomposition serves all three: for small matrices the call costs.
@@ -195,16 +223,10 @@ class Problem:
                 of_S = singular_values(unfold(S, mode), exact=True)
             dual_cost = dual_cost + b[:, k] * xp.sum(of_S, axis=-1)
             ratio = xp.maximum(ratio, distance / radius[:, k])
-        rest = sum_S + sum_V
-        most, box = spread_over(alpha, Z), spread_over(a, Z)
-        U = xp.where(xp.abs(Z) <= box, clip_entries(-rest, most), most * xp.sign(Z))
-        lower = (
-            xp.sum(Z * (U + sum_V), axis=axes)
-            - a * xp.sum(xp.abs(U + rest), axis=axes)
-            - dual_cost
-        )
+        region = Region(self.sparsity, Z, a)
+        lower = region.lower_bound(alpha, sum_V, sum_S) - dual_cost
         inside = Z + moved / spread_over(ratio, Z)
-        upper = alpha * xp.sum(xp.abs(inside), axis=axes)
+        upper = alpha * self.sparsity.norm(inside)
         for k, mode in enumerate(self.modes):
             values = singular_values(unfold(inside, mode), exact=exact)
             upper = upper + beta[:, k] * xp.sum(values, axis=-1)

@@ -3,7 +3,8 @@
 There are two kernels, clipping entries and clipping singular values.
 Thresholding is "identity minus clip" (Moreau's identity), and a ball about a
 centre is the same clip, shifted. Matrix terms act on the last two axes; every
-other axis is a batch.
+other axis is a batch. The terms of the sparse half, which need no matrix, are in
+`sparsity`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def clip_singular_values(x: Array, radius: float | Array) -> Array:
     """Return `x` (…, n, q) with its singular values clipped at `radius` (…,)."""
     # Small enough not to matter, large enough not to overflow the quotient.
     tiny = float(array_namespace(x).finfo(x.dtype).smallest_normal) ** 0.5
-    radius = _trailing(radius, 1)
+    radius = trailing(radius, 1)
     return _scale_singular_values(
         x, lambda values: clip(radius / clip(values, tiny, None), None, 1.0)
     )
@@ -63,7 +64,7 @@ def threshold_singular_values(x: Array, threshold: float | Array) -> Array:
     number of singular values above the threshold.
     """
     xp = array_namespace(x)
-    threshold = _trailing(threshold, 1)
+    threshold = trailing(threshold, 1)
 
     def scale(values):
         kept = values > threshold
@@ -84,7 +85,7 @@ def polar(x: Array) -> Array:
     return _scale_singular_values(x, scale)
 
 
-def _trailing(value: float | Array, n_axes: int) -> float | Array:
+def trailing(value: float | Array, n_axes: int) -> float | Array:
     """Append axes of length one to an array, so that it broadcasts over a batch."""
     if isinstance(value, float | int):
         return value
@@ -99,22 +100,6 @@ class Term(Protocol):
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Return argmin_x value(x) + ‖x − v‖² / (2 step)."""
-
-
-@dataclass(frozen=True, eq=False)
-class L1:
-    """The entrywise norm, weight · ‖x‖₁."""
-
-    weight: float | Array = 1.0
-
-    def value(self, x: Array) -> Array:
-        """Return weight · ‖x‖₁ over the last two axes."""
-        xp = array_namespace(x)
-        return self.weight * xp.sum(xp.abs(x), axis=(-2, -1))
-
-    def prox(self, v: Array, step: float | Array) -> Array:
-        """Soft-threshold the entries at step · weight."""
-        return soft_threshold(v, _trailing(step * self.weight, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,24 +119,6 @@ class Nuclear:
 
 
 @dataclass(frozen=True, eq=False)
-class LInfBall:
-    """The indicator of ‖x − centre‖_∞ ≤ radius. Its prox ignores the step."""
-
-    centre: Array
-    radius: float | Array
-
-    def value(self, x: Array) -> Array:
-        """Return 0 inside the ball (to rounding), infinity outside."""
-        xp = array_namespace(x)
-        largest = xp.max(xp.abs(x - self.centre), axis=(-2, -1))
-        return _indicator(largest, self.radius, x)
-
-    def prox(self, v: Array, step: float | Array) -> Array:
-        """Project onto the ball, whatever the step."""
-        return self.centre + clip_entries(v - self.centre, _trailing(self.radius, 2))
-
-
-@dataclass(frozen=True, eq=False)
 class SpectralBall:
     """The indicator of ‖x − centre‖₂ ≤ radius. Its prox ignores the step."""
 
@@ -162,16 +129,16 @@ class SpectralBall:
         """Return 0 inside the ball (to rounding), infinity outside."""
         xp = array_namespace(x)
         largest = xp.max(singular_values(x - self.centre), axis=-1)
-        return _indicator(largest, self.radius, x)
+        return indicator(largest, self.radius, x)
 
     def prox(self, v: Array, step: float | Array) -> Array:
         """Project onto the ball, whatever the step."""
         return self.centre + clip_singular_values(v - self.centre, self.radius)
 
 
-def _indicator(size: Array, radius: float | Array, x: Array) -> Array:
+def indicator(size: Array, radius: float | Array, x: Array, n_modes: int = 2) -> Array:
     """Return 0 where `size` is at most `radius`, to the rounding of entries of x."""
-    xp = array_namespace(x)
-    rounding = 16 * max(x.shape[-2:]) * xp.finfo(x.dtype).eps
-    slack = rounding * (radius + xp.max(xp.abs(x), axis=(-2, -1)))
+    xp, axes = array_namespace(x), tuple(range(-n_modes, 0))
+    rounding = 16 * max(x.shape[-n_modes:]) * xp.finfo(x.dtype).eps
+    slack = rounding * (radius + xp.max(xp.abs(x), axis=axes))
     return xp.where(size <= radius + slack, 0.0, xp.inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from html import escape
 from math import prod
@@ -21,7 +21,8 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
-from sltr.core.estimate import Settings
+from sltr.core.estimate import Settings, make_sparsity
+from sltr.core.sparsity import Sparsity
 from sltr.core.tensor import flatten, numerical_ranks
 from sltr.estimators.labels import (
     calibrated_scores,
@@ -40,7 +41,9 @@ from sltr.samples.covariates import (
     with_covariates,
 )
 from sltr.samples.front import Front, front_plan
+from sltr.samples.labelled import Labels
 from sltr.samples.samples import Samples, as_design
+from sltr.samples.smooth import mode_number
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
 from sltr.tuning.final import Fitted
 from sltr.tuning.folds import Split
@@ -99,12 +102,68 @@ class SLTRBase(BaseEstimator):
         check_is_fitted(self, "coef_")
         return summarise(self, test)
 
-    def _settings(self) -> Settings:
+    def _settings(self, front: Front, labels: Labels | None = None) -> Settings:
+        """Return how problems are built, for samples that went through `front`."""
         # Where `n_jobs` means processes over folds, these work without threads.
         n_jobs = None if hasattr(self, "cv") else self.n_jobs
         return Settings(
-            self.coupling, self.weights, self.solver, self.tol, self.max_iter, n_jobs
+            self.coupling,
+            self.weights,
+            self.solver,
+            self.tol,
+            self.max_iter,
+            n_jobs,
+            sparsity=self._sparsity(front, labels),
         )
+
+    @property
+    def _has_structure(self) -> bool:
+        """Whether the sparse half of the problem is another than the paper's."""
+        return bool(
+            self.slices is not None or self.entry_weights is not None or self.positive
+        )
+
+    def _sparsity(self, front: Front, labels: Labels | None) -> Sparsity | None:
+        """Return what is switched off together, in front of the samples."""
+        slices, shape = self.slices, front.shape
+        if slices is not None:
+            names = labels.names if labels and len(labels.names) == len(shape) else ()
+            single = isinstance(slices, str) or not isinstance(slices, Iterable)
+            asked = [slices] if single else list(slices)
+            slices = [mode_number(name, shape, names, "slices") for name in asked]
+        given = (slices, self.entry_weights, self.positive)
+        found = make_sparsity(shape, *given, front.kept)
+        if found is None:
+            return None
+        smooth = sorted(set(front.modes) & set(slices or ()))
+        blurred = {
+            "slices": bool(smooth),
+            "entry_weights": bool(front.modes) and self.entry_weights is not None,
+            "positive": bool(front.modes) and found.positive,
+        }
+        for name in [name for name, is_blurred in blurred.items() if is_blurred]:
+            msg = (
+                f"{name} was given with smooth modes {list(front.modes)}, along which "
+                "entries are blurred after the sparse step. Leave one of the two out, "
+                "or give slices along other modes."
+            )
+            raise ValueError(msg)
+        if front.slices and front.kept is not None:
+            weight = self.entry_weights
+            weight = None if weight is None else front.in_front(to_numpy(weight))
+            kept = front.in_front(front.kept)
+            found = make_sparsity(kept.shape, slices, weight, self.positive, kept)
+        return found
+
+    def _check_obeyed(self, refinements: Iterable[Any]) -> None:
+        """Refuse refits where they would not obey what the sparse step has to."""
+        refits = [one for one in refinements if one not in (None, "scale")]
+        if self._has_structure and refits:
+            msg = (
+                f"refine={refits[0]!r} was given with slices, entry_weights or "
+                "positive, which refits do not obey; expected None or 'scale'."
+            )
+            raise ValueError(msg)
 
     def _task(
         self,
@@ -128,7 +187,7 @@ class SLTRBase(BaseEstimator):
             return prepare(
                 samples,
                 Y,
-                self._settings(),
+                self._settings(front, samples.labels),
                 fit_intercept=self.fit_intercept,
                 radius=self.radius,
                 # Several maps are compared by leave-one-out errors.

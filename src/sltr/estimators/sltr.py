@@ -41,6 +41,7 @@ from sltr.estimators.partial_fit import (
 from sltr.parameters import check_choice, check_nonnegative, refuse
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
+from sltr.samples.front import Front
 from sltr.samples.labelled import FITTED
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.candidates import (
@@ -76,6 +77,9 @@ class _SLTR(SLTRBase):
         missing: str = "error",
         standardize: str | None = None,
         smooth: Any = None,
+        slices: Any = None,
+        entry_weights: Any = None,
+        positive: bool = False,
         tol: float = 1e-4,
         max_iter: int = 5000,
         n_jobs: int | None = None,
@@ -98,6 +102,9 @@ class _SLTR(SLTRBase):
         self.missing = missing
         self.standardize = standardize
         self.smooth = smooth
+        self.slices = slices
+        self.entry_weights = entry_weights
+        self.positive = positive
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -118,6 +125,7 @@ class _SLTR(SLTRBase):
         """Fit on all samples and, from the same Gram matrix, on each fold's."""
         candidate = self._candidate(task)
         check_lazy_refinements(task.samples.X, self.refine)
+        self._check_obeyed([self.refine])
         member = choose_refit(task, candidate, self.refine, folds)
         training = task.everyone
         if folds is not None:
@@ -219,6 +227,19 @@ class SLTRRegressor(TensorResponses, _SLTR):
         leave-one-out errors; 0 stays unless another is clearly better. Ranks do not
         change by it; zeros of the sparse step become places where smooth bumps are
         left out: see the page on modes.
+    slices : mode or sequence of modes, optional
+        Modes, by number or name, whose slices are switched on and off as a whole: with
+        "time" whole time points, with ("x", "y") all that is at one pair of places.
+        The sum of |W| becomes Σ_g √|g|·‖W_g‖₂ over slices g, and `lambda_sparse` bounds
+        the root mean square of W_g − Z_g. Refits do not obey this and the next two:
+        `refine` must be None or "scale".
+    entry_weights : array of shape (p1, …, pM), optional
+        Weights ω ≥ 0 of the entries in the sparse step: Σω|W| with |W − Z| ≤
+        ω·λ_sparse. Zero leaves an entry as the pilot has it; for no penalty at all
+        make it a covariate. With `slices`, equal in each slice.
+    positive : bool
+        Whether no entry of the coefficient may be negative. The pilot's negative
+        entries count as zero.
     tol : float
         Bound on the relative duality gap.
     max_iter : int
@@ -340,7 +361,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         if seen is None:
             self._forget_fit()
         if solve:
-            self._fit_task(task_of_moments(self, self._settings()))
+            self._fit_task(task_of_moments(self, self._settings(Front(self.shape_in_))))
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
@@ -359,8 +380,8 @@ class SLTRClassifier(CalibratedLabels, _SLTR):
     Parameters
     ----------
     epsilon, lambda_sparse, lambda_low, radius, coupling, weights, solver, refine, \
-fit_intercept, feature_shape, mask, missing, standardize, smooth, tol, max_iter, \
-n_jobs, memory_limit, progress, verbose
+fit_intercept, feature_shape, mask, missing, standardize, smooth, slices, \
+entry_weights, positive, tol, max_iter, n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressor`.
     responses : {"separate", "shared"}
         Whether each class has a problem of its own, or all of more than two classes
@@ -416,6 +437,9 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
         missing: str = "error",
         standardize: str | None = None,
         smooth: Any = None,
+        slices: Any = None,
+        entry_weights: Any = None,
+        positive: bool = False,
         tol: float = 1e-4,
         max_iter: int = 5000,
         n_jobs: int | None = None,
@@ -441,6 +465,9 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
             missing=missing,
             standardize=standardize,
             smooth=smooth,
+            slices=slices,
+            entry_weights=entry_weights,
+            positive=positive,
             tol=tol,
             max_iter=max_iter,
             n_jobs=n_jobs,
@@ -508,7 +535,9 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
             self._forget_fit()
         if not solve:
             return self
-        fitted = self._fit_task(task_of_moments(self, self._settings()))
+        fitted = self._fit_task(
+            task_of_moments(self, self._settings(Front(self.shape_in_)))
+        )
         self.sigmoids_ = moment_sigmoids(
             self._moments, fitted.coef[0, ...], fitted.intercept[0, ...], shift
         )

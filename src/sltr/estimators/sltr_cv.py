@@ -78,6 +78,9 @@ class _SLTRCV(SLTRBase):
         missing: str = "error",
         standardize: str | None = None,
         smooth: Any = None,
+        slices: Any = None,
+        entry_weights: Any = None,
+        positive: bool = False,
         tol: float = 1e-3,
         max_iter: int = 5000,
         n_jobs: int | None = None,
@@ -103,6 +106,9 @@ class _SLTRCV(SLTRBase):
         self.missing = missing
         self.standardize = standardize
         self.smooth = smooth
+        self.slices = slices
+        self.entry_weights = entry_weights
+        self.positive = positive
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -122,6 +128,9 @@ class _SLTRCV(SLTRBase):
             )
             return [None, "scale"]
         check_lazy_refinements(X, self.refine)
+        if self._has_structure and set(asked) == set(DEFAULT_REFINEMENTS):
+            return [None]
+        self._check_obeyed(asked)
         return asked
 
     def _tune(
@@ -266,7 +275,7 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
         "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
     radius, coupling, weights, solver, fit_intercept, feature_shape, mask, missing, \
-standardize, smooth, max_iter
+standardize, smooth, slices, entry_weights, positive, max_iter
         As for `SLTRRegressor`. Where folds keep groups whole, "auto" compares errors
         on these.
     tol : float
@@ -429,6 +438,9 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
         missing: str = "error",
         standardize: str | None = None,
         smooth: Any = None,
+        slices: Any = None,
+        entry_weights: Any = None,
+        positive: bool = False,
         tol: float = 1e-3,
         max_iter: int = 5000,
         n_jobs: int | None = None,
@@ -457,6 +469,9 @@ best_index_, best_score_, null_score_, scored_by_, cv_results_
             missing=missing,
             standardize=standardize,
             smooth=smooth,
+            slices=slices,
+            entry_weights=entry_weights,
+            positive=positive,
             tol=tol,
             max_iter=max_iter,
             n_jobs=n_jobs,

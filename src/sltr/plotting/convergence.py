@@ -63,12 +63,13 @@ def gap_history(model: Any, n_points: int = 20) -> tuple[np.ndarray, np.ndarray]
     """Return iterations and the gaps after them, of the problem about a model's pilot.
 
     The problem is solved again with growing budgets, since models keep only their last
-    gap. None if the model has no such problem, or one that a closed form or a map in
-    front of the samples changes.
+    gap. None if the model has no such problem, or one that a closed form, a map in
+    front of the samples or a structure of its zeros changes.
     """
     # Of a mask and a unit None is none, of smooth modes an empty mapping.
     mapped = getattr(model, "mask_", None) is not None or any(
-        getattr(model, name, None) for name in ("smooth_", "standardize_")
+        getattr(model, name, None)
+        for name in ("smooth_", "standardize_", "_has_structure")
     )
     n_iter = int(np.max(np.asarray(getattr(model, "n_iter_", 1))))
     if not hasattr(model, "pilot_") or mapped or n_iter < 3:

@@ -66,7 +66,7 @@ class Front:
             X = mode_product(X, as_array(root, X), mode)
         support = None
         if self.kept is not None and not self.roots:
-            inside = self._in_front(self.kept)
+            inside = self.in_front(self.kept)
             if inside.mean() < SPARSE_MASK:
                 support = as_array(np.flatnonzero(inside), X, dtype=xp.int64)
         return replace(samples, X=X, support=support)
@@ -81,10 +81,11 @@ class Front:
             X = xp.take(X, as_array(rows, X, dtype=xp.int64), axis=mode + 1)
         return X
 
-    def _in_front(self, kept: np.ndarray) -> np.ndarray:
+    def in_front(self, values: np.ndarray) -> np.ndarray:
+        """Return what belongs to the entries of a sample, cut as samples are."""
         for mode, rows in self.slices.items():
-            kept = np.take(kept, rows, axis=mode)
-        return kept
+            values = np.take(values, rows, axis=mode)
+        return values
 
     def coef(self, coef: Array) -> Array:
         """Return coefficients (K, …) of mapped samples for samples as they were."""

@@ -76,7 +76,7 @@ def smooth_modes(
     names, coords = (labels.names, labels.coords) if labels and known else ((), ())
     modes: dict[int, SmoothMode] = {}
     for name, asked in smooth.items():
-        mode = _mode_number(name, shape, names)
+        mode = mode_number(name, shape, names)
         if mode in modes:
             refuse("smooth", smooth, f"mode {mode} once")
         options = dict(asked) if isinstance(asked, Mapping) else {"strength": asked}
@@ -86,8 +86,10 @@ def smooth_modes(
     return list(modes.values())
 
 
-def _mode_number(name: Any, shape: tuple[int, ...], names: Sequence[str]) -> int:
-    """Return the number of a mode that is given by its number or its name."""
+def mode_number(
+    name: Any, shape: tuple[int, ...], names: Sequence[str], asked: str = "smooth"
+) -> int:
+    """Return the number of a mode that is `asked` for by its number or its name."""
     if name in names:
         return list(names).index(name)
     whole = isinstance(name, Integral) and not isinstance(name, bool)
@@ -95,9 +97,9 @@ def _mode_number(name: Any, shape: tuple[int, ...], names: Sequence[str]) -> int
         return int(name) % len(shape)
     known = f" or {', '.join(map(repr, names))}" if names else ""
     msg = (
-        f"smooth names the mode {name!r}; expected one of 0 to {len(shape) - 1}{known}."
-        " Modes count from 0, without the samples; samples without names have numbers "
-        "alone."
+        f"{asked} names the mode {name!r}; expected one of 0 to {len(shape) - 1}"
+        f"{known}. Modes count from 0, without the samples; samples without names have "
+        "numbers alone."
     )
     raise ValueError(msg)
 

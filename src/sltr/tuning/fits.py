@@ -117,7 +117,7 @@ def grid_fits(
     entries *= n_responses if shared else 1
     settings = replace(settings, chunk_entries=entries)
     sparse, low = (as_array(column, tensors) for column in zip(*pairs, strict=True))
-    radii = absolute_radii(tensors, sparse, low, radius)
+    radii = absolute_radii(tensors, sparse, low, radius, settings.sparsity)
     for indices, estimates in estimate_path(tensors, *radii, settings):
         first, n_pairs = pilots.shape[:2], len(indices)
         coef = xp.reshape(estimates.coef, (*first, -1, n_pairs, *shape, *shared))
