@@ -100,3 +100,15 @@ def test_what_would_not_hold_is_refused(times):
         SLTRRegressor(slices="time").fit(X, y)
     with pytest.raises(ValueError, match=r"in the shape of a sample, \(8, 5\)"):
         SLTRRegressor(entry_weights=np.ones(8)).fit(X, y)
+
+
+def test_a_time_point_is_off_for_several_responses_at_once(times, rng):
+    X, y, coef = times
+    Y = np.stack([y, -y, 0.5 * y], axis=1)
+    for responses in ("shared", "separate"):
+        given = {"slices": 0, "responses": responses}
+        model = SLTRRegressor(1.0, 0.4, 0.5, **given).fit(X, Y)
+        axes = tuple(m for m in range(model.coef_.ndim) if model.coef_.shape[m] != 8)
+        assert (~model.coef_.any(axis=axes)).tolist() == (~coef.any(axis=1)).tolist()
+        weights = np.ones((8, 5))
+        SLTRRegressor(1.0, entry_weights=weights, responses=responses).fit(X, Y)

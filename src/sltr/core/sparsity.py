@@ -65,6 +65,16 @@ class Sparsity:
         given = 1.0 if weight is None else np.max(weight, axis=axes, keepdims=True)
         return Sparsity(shape, slices, given * sizes, positive)
 
+    def with_modes(self, more: tuple[int, ...]) -> Sparsity:
+        """Return the sparsity of tensors with more modes behind, all in each group."""
+        if not more:
+            return self
+        factor = 1.0 if self.slices is None else sqrt(prod(more))
+        weight = self.weight
+        if weight is not None:
+            weight = factor * weight.reshape(*weight.shape, *([1] * len(more)))
+        return replace(self, shape=(*self.shape, *more), weight=weight)
+
     @property
     def n_modes(self) -> int:
         """The number of modes of a tensor."""

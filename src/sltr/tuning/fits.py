@@ -115,7 +115,8 @@ def grid_fits(
     # The solver bounds the entries of each pilot: of K, or of a single one.
     entries = settings.chunk_entries or max(1, CHUNK_ENTRIES // n_responses)
     entries *= n_responses if shared else 1
-    settings = replace(settings, chunk_entries=entries)
+    sparsity = settings.sparsity and settings.sparsity.with_modes(shared)
+    settings = replace(settings, chunk_entries=entries, sparsity=sparsity)
     sparse, low = (as_array(column, tensors) for column in zip(*pairs, strict=True))
     radii = absolute_radii(tensors, sparse, low, radius, settings.sparsity)
     for indices, estimates in estimate_path(tensors, *radii, settings):
