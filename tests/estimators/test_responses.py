@@ -233,3 +233,30 @@ def test_constant_responses_are_predicted(rng):
     model = SLTRRegressorCV(refine=None, **FEW).fit(X, Y)
     np.testing.assert_allclose(model.predict(X)[:, 1], 3.0, atol=1e-10)
     assert np.isfinite(model.coef_).all()
+
+
+def test_reweighting_all_modes_finds_a_common_tensor(rng):
+    X, Y, coef = drawn(rng, (6, 5), (8,), n=80, noise=2.0)
+    errors = {}
+    for name in ("separate", "shared"):
+        model = SLTRRegressorCV(refine=(None, "reweight"), responses=name, cv=3)
+        errors[name] = np.linalg.norm(model.fit(X, Y).coef_ - coef)
+    assert errors["shared"] < 0.7 * errors["separate"]
+    again = SLTRRegressor(refine=("reweight", 4)).fit(X, Y)
+    assert again.coef_.shape == coef.shape
+    assert again.refine_settings_ == (4,)
+
+
+def test_vectors_are_reweighted_along_their_responses(rng):
+    X, Y, _ = drawn(rng, (8,), (5,))
+    model = SLTRRegressor(refine="reweight").fit(X, Y)
+    assert model.coef_.shape == (8, 5)
+
+
+def test_low_rank_refits_and_the_lasso_take_each_response_by_itself(rng):
+    X, Y, _ = drawn(rng, (5, 4), (2,))
+    for refine in (("cp", 1, 0.1), ("sparse", None)):
+        both = SLTRRegressor(2.0, refine=refine).fit(X, Y)
+        for k in range(2):
+            one = SLTRRegressor(2.0, refine=refine).fit(X, Y[:, k])
+            np.testing.assert_allclose(both.coef_[..., k], one.coef_, atol=2e-3)

@@ -111,3 +111,33 @@ def test_samples_that_are_all_equal_give_zero():
     data = Subsets(np.arange(5.0)[None], np.ones((1, 5)), True)
     found = reweighted(np.ones((5, 6)), data, np.ones((1, 3, 2)))
     assert all(np.all(coef == 0.0) for _, coef in found)
+
+
+def test_responses_of_one_tensor_are_reweighted_by_all_modes(rng):
+    """One step is ridge in the metric of all modes, by dense normal equations."""
+    n, shape, q = 12, (3, 2), 4
+    X, Y = rng.normal(size=(n, 6)), rng.normal(size=(n, q))
+    start, weight = rng.normal(size=(1, *shape, q)), rng.uniform(0.5, 2.0, size=n)
+    items = Subsets(Y.T, np.tile(weight, (q, 1)), True)
+    steps = dict(
+        reweight.reweighted(X, items, start, steps=[1], tol=1e-13, shape_out=(q,))
+    )
+    share = weight / weight.sum()
+    A = np.sqrt(weight)[:, None] * (X - share @ X)
+    B = np.sqrt(weight)[:, None] * (Y - share @ Y)
+    metric = np.ones((1, 1))
+    for mode in range(3):
+        rows = np.moveaxis(start[0], mode, 0).reshape(start.shape[mode + 1], -1)
+        second = len(rows) * rows @ rows.T / np.sum(rows**2)
+        values, vectors = np.linalg.eigh(second + reweight.FLOOR * np.eye(len(rows)))
+        metric = np.kron(metric, (vectors * np.sqrt(values)) @ vectors.T)
+    design = np.kron(A, np.eye(q))  # samples × responses
+    normal = design.T @ design
+    # The penalty's scale is that of a covariance that is a product over the modes.
+    penalty = reweight._Problem.of(X, items, (*shape, q), (q,))._penalty(
+        reweight._Metric.of(start)
+    )[0]
+    found = np.linalg.solve(
+        normal + penalty * np.linalg.inv(metric), design.T @ B.reshape(-1)
+    )
+    np.testing.assert_allclose(steps[1].reshape(-1), found, rtol=1e-7, atol=1e-9)

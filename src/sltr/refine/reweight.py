@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from sltr.arrays import Array, array_namespace, clip, device, eigh
 from sltr.core.tensor import flatten, own_mode_product, unfold
@@ -30,14 +31,22 @@ MAX_ITER = 50
 
 
 def reweighted(
-    X: Array, subsets: Subsets, start: Array, *, steps: Sequence[int], tol: float
+    X: Array,
+    subsets: Subsets,
+    start: Array,
+    *,
+    steps: Sequence[int],
+    tol: float,
+    shape_out: tuple[int, ...] = (),
 ) -> Iterator[tuple[int, Array]]:
     """Yield reweighted coefficients (B, p1, …, pM) after each of some steps.
 
     X is (n, P). The first metric is that of `start`, (B, p1, …, pM). `tol` bounds
-    each step's residual, relative to its right-hand side.
+    each step's residual, relative to its right-hand side. Where responses make one
+    tensor, coefficients are (B, p1, …, pM, q1, …, qQ), and the subsets hold each of
+    the B items once for every response.
     """
-    problem = _Problem.of(X, subsets, tuple(start.shape[1:]))
+    problem = _Problem.of(X, subsets, tuple(start.shape[1:]), shape_out)
     coef, settled = start, False
     for step in range(1, max(steps) + 1):
         if not settled:
@@ -73,34 +82,48 @@ class _Metric:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """‖y − A·vec(V)‖² for each item, without its penalty."""
+    """‖y − A·vec(V)‖² for each item, without its penalty.
+
+    With k responses in each tensor, A is the samples once for every response.
+    """
 
     X: Array  # (n, P)
-    subsets: Subsets
-    shape: tuple[int, ...]
+    subsets: Subsets  # of B items
     removed: Array  # (B, b, P), the regression of each item's samples on the basis
-    cross: Array  # (B, p1, …, pM), Aᵀy
+    cross: Array  # (B, p1, …, pM, …), Aᵀy
     mean_eigenvalue: Array  # (B,), of AAᵀ
     covariances: list[Array]  # (B, p_m, p_m) for each mode, of trace one
 
     @staticmethod
-    def of(X: Array, subsets: Subsets, shape: tuple[int, ...]) -> _Problem:
+    def of(
+        X: Array,
+        subsets: Subsets,
+        shape: tuple[int, ...],
+        shape_out: tuple[int, ...] = (),
+    ) -> _Problem:
         """Prepare what all steps share."""
-        xp = array_namespace(X)
+        xp, k = array_namespace(X), prod(shape_out)
+        rows = xp.reshape(subsets.cross(X), (-1, k, X.shape[1]))
+        cross = xp.reshape(xp.matrix_transpose(rows), (-1, *shape))
+        # Items have the samples of their first response.
+        subsets = subsets.take(list(range(0, subsets.y.shape[0], k)))
         total = xp.sum(subsets.weight, axis=1)
         removed = subsets.centring.share @ X
-        cross = xp.reshape(subsets.cross(X), (-1, *shape))
         variance = feature_variance(X, subsets)
         count = subsets.count
         side = xp.where(count < X.shape[1], count, float(X.shape[1]))
+        inner = shape[: len(shape) - len(shape_out)]
+        covariances = _mode_covariances(X, subsets, removed, inner)
+        for size in shape_out:  # each response has the same samples
+            equal = xp.eye(size, dtype=X.dtype, device=device(X)) / size
+            covariances.append(xp.broadcast_to(equal, (cross.shape[0], size, size)))
         return _Problem(
             X,
             subsets,
-            shape,
             removed,
             cross,
             variance * total * X.shape[1] / side,
-            _mode_covariances(X, subsets, removed, shape),
+            covariances,
         )
 
     def solved(self, metric: _Metric, coef: Array, tol: float) -> Array:
@@ -142,12 +165,19 @@ class _Problem:
     def _normal(self, v: Array) -> Array:
         """Return AᵀA·v for each item."""
         xp = array_namespace(v)
-        flat, basis = flatten(v), self.subsets.centring.basis
-        shift = (self.removed @ flat[:, :, None])[:, :, 0] @ xp.matrix_transpose(basis)
-        fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(flat)) - shift
-        rows = self.subsets.weight * fitted
-        excess = ((rows @ basis)[:, None, :] @ self.removed)[:, 0, :]
-        return xp.reshape(rows @ self.X - excess, v.shape)
+        n_items, (n_samples, n_entries) = v.shape[0], self.X.shape
+        basis = self.subsets.centring.basis
+        # Rows (B, k, P): one for each response of an item.
+        columns = xp.reshape(v, (n_items, n_entries, -1))
+        rows = xp.matrix_transpose(columns)
+        shift = xp.matrix_transpose(self.removed @ columns) @ xp.matrix_transpose(basis)
+        flat = xp.reshape(rows, (-1, n_entries))
+        fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(flat))
+        fitted = xp.reshape(fitted, (n_items, -1, n_samples)) - shift
+        rest = self.subsets.weight[:, None, :] * fitted
+        products = xp.reshape(rest, (-1, n_samples)) @ self.X
+        products = xp.reshape(products, rows.shape) - (rest @ basis) @ self.removed
+        return xp.reshape(xp.matrix_transpose(products), v.shape)
 
 
 def _mode_covariances(

@@ -27,6 +27,9 @@ PAPER_EPSILONS = (0.1, 0.2, 0.3)
 REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
 # A factor gains nothing beside the refits: it is tried only where it is asked for.
 DEFAULT_REFINEMENTS = (None, "reweight", "tucker", "cp", "sparse")
+# Refits that there are for responses that share a tensor; the Lasso looks at each
+# entry by itself, and would be the same.
+SHARED_REFINEMENTS = (None, "scale", "reweight")
 # Whether all responses make one tensor, or each has one of its own.
 RESPONSES = ("separate", "shared")
 # What each kind of refit has besides the settings of the estimate it starts from.
@@ -113,12 +116,13 @@ class Grid:
         the pilots, which a radius of zero leaves as they are, and the Lasso.
         """
         start = replace(self.start, shared=shared)
-        if shared is self.sharing[0]:
+        if not shared:
             return replace(self, start=start, sharing=(shared,))
+        known = False in self.sharing
         return replace(
             self,
-            pairs=[pair for pair in self.pairs if all(pair)],
-            refinements=[k for k in self.refinements if k in (None, "scale")],
+            pairs=[pair for pair in self.pairs if all(pair) or not known],
+            refinements=[k for k in self.refinements if k in SHARED_REFINEMENTS],
             start=start,
             sharing=(shared,),
         )

@@ -203,21 +203,28 @@ def reweighted_fits(
 ) -> dict[int, Array]:
     """Return coefficients (S, K, p1, …, pM) by the number of reweighting steps.
 
-    The steps are those that are tuned over, and `more`.
+    The steps are those that are tuned over, and `more`. `estimates` are tensors as
+    the responses have them: each its own, or one for all.
 
     Vectors have no modes to weigh against each other, so there are none for them.
     """
-    if len(task.samples.shape) == 1:
+    shape, shared = task.samples.shape, task.shared
+    if len(shape) + len(shared) == 1:
         return {}
     xp, policy = array_namespace(task.Y), task.policy
     steps = reweighted(
         task.samples.flat,
         _items(task, training),
-        xp.reshape(estimates, (-1, *task.samples.shape)),
+        xp.reshape(estimates, (-1, *shape, *shared)),
         steps=sorted({*policy.steps, *more}),
         tol=policy.reweight_tol,
+        shape_out=shared,
     )
-    return {step: xp.reshape(coef, estimates.shape) for step, coef in steps}
+    found = {}
+    for step, coef in steps:
+        rows = as_rows(xp.reshape(coef, estimates.shape), shape, shared)
+        found[step] = xp.reshape(rows, (*rows.shape[:2], *shape))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
 from sltr.refine.low_rank import CPStep, TuckerStep
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import (
+    SHARED_REFINEMENTS,
     Candidate,
     Grid,
     check_refinements,
@@ -171,12 +172,13 @@ def choose_refit(
     """
     if refine is None:
         return Member(base)
-    if refine != "scale":
-        base = replace(base, shared=False)
+    kind = refine[0] if isinstance(refine, tuple | list) and refine else refine
+    base = replace(base, shared=base.shared and kind in SHARED_REFINEMENTS)
     if isinstance(refine, tuple | list) and len(refine) == 1:
         return choose_refit(task, base, refine[0], folds)
     if isinstance(refine, tuple | list):
-        return Member(given_refit(base, refine, task.samples.shape))
+        shape = (*task.samples.shape, *task.sharing(base.shared).shared)
+        return Member(given_refit(base, refine, shape))
     [kind] = check_refinements(refine)
     if folds is None:
         everyone = np.arange(task.samples.weight.shape[0])
