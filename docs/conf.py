@@ -2,6 +2,9 @@
 
 import warnings
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
 import sltr
 
 project = "sltr"
@@ -25,6 +28,10 @@ exclude_patterns = [
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath", "deflist"]
+# Browsers draw MathML by themselves: no script, and nothing to download.
+html_math_renderer = "mathml"
+templates_path = ["_templates"]
 
 # scikit-learn's inherited docstrings refer to its own site.
 suppress_warnings = ["ref.ref"]
@@ -36,7 +43,13 @@ numpydoc_class_members_toctree = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "sltr"
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,
+}
+html_static_path = ["_static"]
+html_css_files = ["sltr.css"]
 html_show_sourcelink = False
 # Pages at the top have nothing below them; the gallery has.
 html_sidebars = {"*": []}
@@ -56,3 +69,21 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
 }
+
+
+def inline_math(self, node):
+    """Write a formula in a line of text as MathML."""
+    self.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def displayed_math(self, node):
+    """Write a formula of its own line as MathML."""
+    self.body.append(self.starttag(node, "div", CLASS="math"))
+    self.body.append(tex2mathml(node.astext(), as_block=True) + "</div>")
+    raise nodes.SkipNode
+
+
+def setup(app):
+    """Teach Sphinx to write MathML, by the converter that docutils has."""
+    app.add_html_math_renderer("mathml", (inline_math, None), (displayed_math, None))

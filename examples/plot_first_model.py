@@ -2,11 +2,12 @@
 A first model
 =============
 
-Fit, tune and look at a coefficient: two blocks in a tensor of 12 × 12 × 4.
+Fit, tune and look at a coefficient. The data are simulated, so the truth is known: two
+blocks in a tensor of 12 × 12 × 4. Every other entry has no influence.
 """
 
 # %%
-# Simulate more entries than samples, and keep some samples to judge by.
+# There are 576 entries and 200 samples. We keep 500 samples to test with.
 
 import sltr
 from sltr import plotting
@@ -17,21 +18,26 @@ data = sltr.datasets.make_tensor_regression(
 X, y, X_test, y_test = data.X[:200], data.y[:200], data.X[200:], data.y[200:]
 
 # %%
-# All settings come from five-fold cross-validation, refinements among them.
+# ``SLTRRegressorCV`` chooses all its settings by cross-validation.
 
 model = sltr.SLTRRegressorCV().fit(X, y)
 ridge = sltr.TensorRidge().fit(X, y)
-print(f"held-out R²: ridge {ridge.score(X_test, y_test):.2f}, ", end="")
-print(f"SLTR {model.score(X_test, y_test):.2f}, chosen refinement: {model.refine_}")
+print(f"R² on new samples: ridge {ridge.score(X_test, y_test):.2f}")
+print(f"                   SLTR  {model.score(X_test, y_test):.2f}")
 
 # %%
-# The true coefficient, and the one found.
+# This is the true coefficient.
 
 modes = ("row", "column", "time")
 plotting.plot_coef(data.coef, mode_names=modes, label="true coefficient")
+
+# %%
+# This is the one that the model found. Red entries raise the prediction, blue ones
+# lower it.
+
 plotting.plot_coef(model, mode_names=modes)
 
 # %%
-# What was tried, and what was chosen.
+# The summary says what was chosen and how well it did on held-out samples.
 
-plotting.plot_cv_surface(model)
+print(model.summary())
