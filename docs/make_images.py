@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 from pathlib import Path
 
 import matplotlib
@@ -172,8 +173,28 @@ def inference(n=200):
     save(figure, "inference.png")
 
 
+# Pictures that are those of an example: its file, and the number of the figure.
+EXAMPLES = {
+    "spectra.png": ("plot_sugar_colour.py", 3),
+    "process.png": ("plot_battery_life.py", 2),
+    "brain.png": ("plot_brain.py", 1),
+    "heads.png": ("plot_heads.py", 1),
+    "film.png": ("plot_film.py", 1),
+    "genes.png": ("plot_genes.py", 1),
+}
+
+
+def examples():
+    """Run examples of the gallery, and keep one figure of each."""
+    for name, (file, number) in EXAMPLES.items():
+        plt.close("all")
+        runpy.run_path(str(FOLDER.parents[1] / "examples" / file))
+        save(plt.figure(number), name)
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     with threadpool_limits(1):
-        for draw in (coefficients, model, certificate, modes, refinement, inference):
+        paper = (coefficients, model, certificate, refinement)
+        for draw in (*paper, modes, inference, examples):
             draw()
