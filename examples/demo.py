@@ -15,6 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -24,6 +25,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import mean_squared_error, r2_score
 from threadpoolctl import threadpool_limits
@@ -125,6 +127,53 @@ def coefficients(found, data):
     return figure
 
 
+def batteries(console):
+    """Predict the life of real lithium cells; return the picture of it."""
+    cells = sltr.datasets.load_battery()
+    train = cells.split == "train"
+    table = Table(title="Life of lithium cells: error in cycles", title_style="bold")
+    table.add_column("method")
+    for head in ("test cells", "a later batch"):
+        table.add_column(head, justify="right")
+    models = {
+        "null": DummyRegressor(),
+        "ridge": sltr.TensorRidge(),
+        "SLTR": sltr.SLTRRegressorCV(smooth={"cycle": "auto"}),
+    }
+    log_life, life = np.log(cells.y), {}
+    for name, model in models.items():
+        life[name] = np.exp(model.fit(cells.X[train], log_life[train]).predict(cells.X))
+        off = [
+            mean_squared_error(cells.y[rows], life[name][rows]) ** 0.5
+            for rows in (cells.split == "test1", cells.split == "test2")
+        ]
+        table.add_row(name, *(f"{error:.0f}" for error in off))
+    console.print(table)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    for part, mark in (("test1", "o"), ("test2", "^")):
+        rows = cells.split == part
+        axes[0].loglog(cells.y[rows], life["SLTR"][rows], mark, label=part, alpha=0.7)
+    ends, ticks = [140, 2400], [200, 500, 1000, 2000]
+    axes[0].plot(ends, ends, "k", lw=0.5)
+    axes[0].set(xlabel="life in cycles", ylabel="predicted from 100 cycles")
+    axes[0].set_xticks(ticks, ticks)
+    axes[0].set_yticks(ticks, ticks)
+    axes[0].minorticks_off()
+    axes[0].legend()
+    voltage, cycle = cells.X.labels.coords
+    coef = models["SLTR"].coef_
+    limit = abs(coef).max()
+    map_ = axes[1].pcolormesh(
+        cycle, voltage, coef, cmap="RdBu_r", vmin=-limit, vmax=limit
+    )
+    axes[1].set(xlabel="cycle", ylabel="voltage (V)")
+    figure.colorbar(map_, ax=axes[1], label="coefficient")
+    path = OUT / "battery_life.png"
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return path
+
+
 def main():
     """Run the demonstration."""
     console = Console()
@@ -160,7 +209,14 @@ def main():
     )
     for what, path in (("report", page), ("model", saved), ("pictures", pictures[0])):
         console.print(f"{what:<9} {os.path.relpath(path)}", highlight=False)
-    console.print("Open the report in a browser.")
+    console.print(
+        "Now real data: how long will a battery live? 41 cells to learn from, the "
+        "first 100 cycles of each."
+    )
+    with threadpool_limits(1):
+        picture = batteries(console)
+    console.print(f"battery   {os.path.relpath(picture)}", highlight=False)
+    console.print("Open the report in a browser, and look at the picture.")
 
 
 if __name__ == "__main__":

@@ -109,6 +109,10 @@ for name, mark in (("train", "."), ("test1", "o"), ("test2", "^")):
 ends = [140, 2400]
 ax.plot(ends, ends, "k", lw=0.5)
 ax.set(xlabel="life in cycles", ylabel="predicted life", xlim=ends, ylim=ends)
+ticks = [200, 500, 1000, 2000]
+ax.set_xticks(ticks, ticks)
+ax.set_yticks(ticks, ticks)
+ax.minorticks_off()
 ax.legend()
 
 # %%
