@@ -506,3 +506,13 @@ def test_scorers_and_cross_validation_take_arrays_on_a_device(data):
     assert scored == pytest.approx(model.score(X, y), abs=1e-4)
     expected = cross_val_score(SLTRRegressor(), X, y, scoring="r2", cv=3)
     np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_radii_that_single_precision_does_not_have_leave_nothing():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(8, 3, 2)).astype(np.float32), rng.normal(size=8)
+    for radius in ("relative", "absolute"):
+        model = sltr.SLTRRegressor(
+            epsilon=1.0, lambda_sparse=1e308, lambda_low=1e308, radius=radius
+        )
+        assert not model.fit(X, y).coef_.any()

@@ -138,3 +138,16 @@ def test_power_method_finds_the_largest_eigenvalue(rng, size):
     A = rng.standard_normal(size)
     exact = np.linalg.norm(A, 2) ** 2
     assert largest_eigenvalue(A) == pytest.approx(exact, rel=1e-2)
+
+
+def test_single_precision_takes_the_same_steps():
+    rng = np.random.default_rng(3)
+    A, y = rng.normal(size=(5, 8)), rng.normal(size=5)
+    A, y = (a.astype(np.float32) for a in (A - A.mean(axis=0), y - y.mean()))
+    how = {"shape": (2, 2, 2), "ranks": (1, 1, 1), "sparsity": (2, 2, 2)}
+    order = rng.permutation(5)
+    found = [tpgd(A[rows], y[rows], **how).coef for rows in (np.arange(5), order)]
+    double = tpgd(A.astype(float), y.astype(float), **how).coef
+    assert found[0].dtype == np.float32
+    for coef in found:
+        np.testing.assert_allclose(coef, double, atol=2e-4)

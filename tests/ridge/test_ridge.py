@@ -351,3 +351,15 @@ def test_matrix_free_pilot_refuses_leave_one_out(rng):
     system = ridge_system(*drawn(rng, (8, 15)), fit_intercept=True, method="cg")
     with pytest.raises(ValueError, match="as numbers"):
         system.loo_losses(np.array([1.0]))
+
+
+def test_leave_one_out_at_the_least_penalties_does_not_see_added_constants():
+    rng = np.random.default_rng(0)
+    X, Y, shift = (rng.normal(size=size) for size in ((7, 18), (7, 1), (1, 18)))
+    errors = []
+    for samples in (X, X + 100.0 * shift):
+        given = (samples, Y, np.ones(7))
+        system = ridge_system(*given, fit_intercept=True, method="dual", loo=True)
+        epsilon = np.array([1e-6 * system.mean_eigenvalue()])
+        errors.append(float(mean_loss(system.loo_losses(epsilon), np.ones(7))[0]))
+    assert errors[1] == pytest.approx(errors[0], rel=1e-6)

@@ -327,13 +327,16 @@ def penalised_path(
     n_sparse, n_responses = len(sparses), loss.target.shape[0]
     repeated = as_array(list(range(n_responses)) * n_sparse, loss.rest, dtype=xp.int64)
     batch = loss.take(repeated)
+    # In units of one, weights beyond this leave nothing; larger ones are no numbers.
+    most = float(xp.finfo(loss.rest.dtype).max) ** 0.5
+    lows, ridge = [min(float(value), most) for value in lows], min(float(ridge), most)
     sparse = as_array(
-        [value for value in sparses for _ in range(n_responses)], loss.rest
+        [min(value, most) for value in sparses for _ in range(n_responses)], loss.rest
     )
     results: dict[int, AdmmResult] = {}
     state = None
     for i in sorted(range(len(lows)), key=lambda i: -lows[i]):
-        low, gamma = 0.0 * sparse + float(lows[i]), 0.0 * sparse + float(ridge)
+        low, gamma = 0.0 * sparse + lows[i], 0.0 * sparse + ridge
         problem = Penalised(batch, norms, shape, low, sparse, gamma)
         results[i] = penalised_admm(problem, start=state, tol=tol, max_iter=max_iter)
         state = results[i].state

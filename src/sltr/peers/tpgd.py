@@ -78,12 +78,16 @@ def tpgd(
     .. [1] Ahmed, Raja, Bajwa. Tensor regression using low-rank and sparse Tucker
        decompositions. SIAM J. Math. Data Sci. 2(4), 2020.
     """
+    # In double precision: steps are compared by the objective, whose rounding in single
+    # precision would choose among them, by the order of the samples.
+    xp, dtype = array_namespace(A), A.dtype
+    A, y = (xp.astype(a, xp.float64) for a in (A, y))
     loss = _Loss(A, y, tuple(shape))
     shortest = (1.0 / (largest_eigenvalue(A) or 1.0)) if step is None else step
     length = float("inf")
     point = _start(loss, ranks, sparsity)
     objective = [point.value]
-    whole = 0.5 * float(array_namespace(y).sum(y**2))
+    whole = 0.5 * float(xp.sum(y**2))
     n_iter, decrease = 0, float("inf")
     while n_iter < max_iter and decrease > tol and point.value > 0.0:
         slope = loss.gradient(point.error)
@@ -103,9 +107,9 @@ def tpgd(
         if callback is not None:
             callback(n_iter, point.coef)
     return SparseTucker(
-        point.coef,
-        point.tucker.core,
-        point.tucker.factors,
+        xp.astype(point.coef, dtype),
+        xp.astype(point.tucker.core, dtype),
+        [xp.astype(factor, dtype) for factor in point.tucker.factors],
         objective,
         n_iter,
         max(decrease, 0.0) if n_iter else 0.0,

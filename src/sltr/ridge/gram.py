@@ -136,8 +136,12 @@ class GramRidge:
         centring = self._everyone
         values, vectors = self.spectrum or self.with_spectrum().spectrum
         rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
+        # What centring removed is zero but for rounding, which the least penalties
+        # would count as leverage.
+        floor = values.shape[0] * xp.finfo(values.dtype).eps * xp.max(values)
+        values = xp.where(values > floor, values, 0.0)
         # I − H = ε(K + εI)⁻¹, of which the basis takes its own directions.
-        shrink = epsilons[:, None] / (clip(values, 0.0, None) + epsilons[:, None])
+        shrink = epsilons[:, None] / (values + epsilons[:, None])
         residuals = vectors @ (shrink[:, :, None] * rhs)
         leverage = 1.0 - shrink @ xp.matrix_transpose(vectors**2)
         leverage = leverage + centring.leverage

@@ -117,7 +117,11 @@ def grid_fits(
     entries *= n_responses if shared else 1
     sparsity = settings.sparsity and settings.sparsity.with_modes(shared)
     settings = replace(settings, chunk_entries=entries, sparsity=sparsity)
-    sparse, low = (as_array(column, tensors) for column in zip(*pairs, strict=True))
+    # Wider than any pilot needs, and still a number once multiplied by its norms.
+    largest = float(xp.finfo(tensors.dtype).max)
+    most = largest**0.5 if radius == "relative" else 0.25 * largest
+    columns = ([min(r, most) for r in column] for column in zip(*pairs, strict=True))
+    sparse, low = (as_array(column, tensors) for column in columns)
     radii = absolute_radii(tensors, sparse, low, radius, settings.sparsity)
     for indices, estimates in estimate_path(tensors, *radii, settings):
         first, n_pairs = pilots.shape[:2], len(indices)
