@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from problems import draw, outer_products
 from sklearn.linear_model import Lasso
 
-from sltr.refine.factors import CP, Tucker, leading_term, sweep, unfoldings
+from sltr.refine.factors import (
+    CP,
+    Tucker,
+    Unfoldings,
+    leading_term,
+    sweep,
+    unfoldings,
+)
 from sltr.refine.lasso import SMALL_THRESHOLD, TOLERANCE, lasso, refit_on_support
 from sltr.refine.low_rank import (
     CPStep,
@@ -89,7 +96,7 @@ def sweeps_of(X, subsets, ridges=DEFAULT.ridges):
     flat = xp.reshape(X, (X.shape[0], -1))
     variance = feature_variance(flat, subsets)
     how = (ridges, DEFAULT.sweeps, DEFAULT.starting_sweeps)
-    return Sweeps(unfoldings(X), subsets, variance, *how)
+    return Sweeps(Unfoldings(unfoldings(X)), subsets, variance, *how)
 
 
 def centred_samples(X, y, w, intercept=True):
@@ -134,7 +141,7 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
 
     point = Point(structure)
     for _ in range(4):
-        point = sweep(data.matrices, 30, point, solve)
+        point = sweep(data.samples.matrices, 30, point, solve)
     assert len(values) == 1 + 4 * (len(shape) + 1)
     assert np.all(np.diff(values) <= 1e-10 * values[0])
     assert values[-1] < values[0]

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import prod
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, device, eigh
 from sltr.core.tensor import flatten, fold, own_mode_product, unfold
@@ -477,6 +480,52 @@ def unfoldings(X: Array) -> list[Array]:
     ]
 
 
+@dataclass(frozen=True, eq=False)
+class Unfoldings:
+    """The samples' unfoldings in memory, and the two products that sweeps need."""
+
+    matrices: list[Array]  # (P / p_m, p_m · n)
+
+    def project(self, rows: Array, mode: int) -> Array:
+        """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
+        return rows @ self.matrices[mode]
+
+    def spread(self, residual: Array) -> Array:
+        """Return combinations (B, P) of the samples, with shares (B, n)."""
+        xp = array_namespace(residual)
+        columns = xp.reshape(self.matrices[-1], (-1, residual.shape[1]))
+        return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredUnfoldings:
+    """Unfoldings of samples that stay where they are: each product is one pass."""
+
+    design: Any  # a Design
+    shape: Shape
+
+    def project(self, rows: Array, mode: int) -> Array:
+        """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
+        n_samples = self.design.shape[0]
+        found = np.empty((len(rows), self.shape[mode], n_samples), rows.dtype)
+        first = 0
+        for part in self.design.map_rows(_projected, [], [rows, self.shape, mode]):
+            found[:, :, first : first + part.shape[2]] = part
+            first += part.shape[2]
+        return found.reshape(len(rows), -1)
+
+    def spread(self, residual: Array) -> Array:
+        """Return combinations (B, P) of the samples, with shares (B, n)."""
+        return self.design.combine(residual)
+
+
+def _projected(X: Array, rows: Array, shape: Shape, mode: int) -> Array:
+    """Return rows (k, P / p_m) times an unfolding of a block, (k, p_m, R)."""
+    tensors = np.moveaxis(X.reshape(-1, *shape), mode + 1, 0)  # (p_m, R, …)
+    columns = tensors.reshape(-1, rows.shape[1])
+    return (rows @ columns.T).reshape(len(rows), shape[mode], -1)
+
+
 class _HasStructure(Protocol):
     @property
     def structure(self) -> Structure: ...
@@ -496,27 +545,68 @@ def sweep(
     `matrices` are the samples' unfoldings; `solve(state, index, design)` returns the
     state with another block `index`. A design is (B, d, n) for a block of d unknowns.
     """
-    xp = array_namespace(matrices[0])
 
-    def projected(loadings: Array, mode: int) -> Array:
-        """Return Lᵀ·X_(m)ᵀ for every item in one product: (B, r, p·n)."""
-        n_items, rest, rank = loadings.shape
-        rows = xp.reshape(xp.matrix_transpose(loadings), (n_items * rank, rest))
-        return xp.reshape(rows @ matrices[mode], (n_items, rank, -1))
+    def project(rows: Array, mode: int) -> Array:
+        return rows @ matrices[mode]
 
-    def step(state: State, index: int, design: Array) -> State:
-        return solve(state, index, xp.reshape(design, (design.shape[0], -1, n_samples)))
+    [swept] = sweep_together(project, n_samples, [state], [solve])
+    return swept
 
-    *modes, last = range(len(matrices))
+
+def sweep_together(
+    project: Callable[[Array, int], Array],
+    n_samples: int,
+    states: Sequence[State],
+    solves: Sequence[Callable[[State, int, Array], State]],
+) -> list[State]:
+    """Do what `sweep` does for several states, of any rank and form, mode by mode.
+
+    `project(rows, mode)` multiplies rows (k, P / p_m) by the samples' unfolding: it is
+    called once for each mode, with the rows of all states, so that samples which stay
+    in a file are read once for all of them.
+    """
+    xp = array_namespace(*states[0].structure.blocks)
+
+    def projected(loadings: Sequence[Array], mode: int) -> list[Array]:
+        """Return Lᵀ·X_(m)ᵀ for every item of every state: (B, r, p·n) each."""
+        rows = [
+            xp.reshape(xp.matrix_transpose(one), (-1, one.shape[1])) for one in loadings
+        ]
+        found = project(xp.concat(rows, axis=0) if len(rows) > 1 else rows[0], mode)
+        ends = list(accumulate(part.shape[0] for part in rows))
+        return [
+            xp.reshape(found[end - part.shape[0] : end, :], (*one.shape[::2], -1))
+            for one, part, end in zip(loadings, rows, ends, strict=True)
+        ]
+
+    def step(k: int, state: State, index: int, design: Array) -> State:
+        design = xp.reshape(design, (design.shape[0], -1, n_samples))
+        return solves[k](state, index, design)
+
+    n_modes = len(states[0].structure.factors)
+    *modes, last = range(n_modes)
+    now = list(states)
     for mode in modes:
-        state = step(state, mode, projected(state.structure.loadings(mode), mode))
-    structure = state.structure
+        designs = projected([one.structure.loadings(mode) for one in now], mode)
+        for k in range(len(now)):
+            now[k] = step(k, now[k], mode, designs[k])
+        del designs
+    # The last factor and the core of Tucker see the samples through the same other
+    # factors: one projection serves both.
+    seen = projected([_last_loadings(one.structure, last) for one in now], last)
+    for k, part in enumerate(seen):
+        structure = now[k].structure
+        if isinstance(structure, CP):
+            now[k] = step(k, now[k], last, part)
+            continue
+        now[k] = step(k, now[k], last, xp.matrix_transpose(structure.rows(last)) @ part)
+        factor = xp.matrix_transpose(now[k].structure.factors[last])[:, None, :, :]
+        part = xp.reshape(part, (*part.shape[:2], factor.shape[3], n_samples))
+        now[k] = step(k, now[k], last + 1, factor @ part)
+    return now
+
+
+def _last_loadings(structure: Structure, last: int) -> Array:
     if isinstance(structure, CP):
-        return step(state, last, projected(structure.loadings(last), last))
-    # The last factor and the core see the samples through the same other factors:
-    # one projection serves both.
-    seen = projected(structure.other_factors(last), last)
-    state = step(state, last, xp.matrix_transpose(structure.rows(last)) @ seen)
-    factor = xp.matrix_transpose(state.structure.factors[last])[:, None, :, :]
-    seen = xp.reshape(seen, (*seen.shape[:2], factor.shape[3], n_samples))
-    return step(state, last + 1, factor @ seen)
+        return structure.loadings(last)
+    return structure.other_factors(last)

@@ -24,7 +24,16 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.core.tensor import flatten, own_mode_product, unfold
-from sltr.refine.factors import CP, Structure, Tucker, joined, sweep, take
+from sltr.refine.factors import (
+    CP,
+    StoredUnfoldings,
+    Structure,
+    Tucker,
+    Unfoldings,
+    joined,
+    sweep_together,
+    take,
+)
 from sltr.refine.subsets import Subsets
 
 
@@ -53,7 +62,7 @@ class Sweeps:
     Samples of weight zero take no part, but get fitted values.
     """
 
-    matrices: list[Array]  # `unfoldings` of the samples
+    samples: Unfoldings | StoredUnfoldings
     subsets: Subsets
     variance: Array  # (B,), `feature_variance` of the subsets
     # Descending, relative to the features' mean energy: a strong one, whose objective
@@ -64,37 +73,49 @@ class Sweeps:
 
     def descent(self, fitted: Array) -> Array:
         """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
-        xp = array_namespace(fitted)
         # Centred and weighted, a residual sums to zero: samples need no centring.
         residual = self.subsets.weight * (self.subsets.target - fitted)
-        columns = xp.reshape(self.matrices[-1], (-1, fitted.shape[1]))
-        return xp.matrix_transpose(columns @ xp.matrix_transpose(residual))
+        return self.samples.spread(residual)
 
     def first_ridge(self, starts: Sequence[Structure]) -> Swept:
         """Sweep under the first ridge, from all starts of every item.
 
         After a few sweeps the start of the least objective goes on alone.
         """
-        ridge, structure, n_sweeps = self.ridges[0], joined(starts), self.n_sweeps
-        if len(starts) > 1:
-            ridges = [ridge] * len(starts)
-            swept = self._swept(structure, ridges, self.n_starting_sweeps)
-            structure = take(swept[0], self._best_starts(*swept))
+        [swept] = self.first_ridges([starts])
+        return swept
+
+    def first_ridges(self, many: Sequence[Sequence[Structure]]) -> list[Swept]:
+        """Do so for several ranks or forms at once, each with as many starts."""
+        ridge, structures = self.ridges[0], [joined(starts) for starts in many]
+        n_sweeps, n_starts = self.n_sweeps, len(many[0])
+        if n_starts > 1:
+            ridges = [ridge] * n_starts
+            swept = self._swept(structures, ridges, self.n_starting_sweeps)
+            structures = [take(one[0], self._best_starts(*one)) for one in swept]
             n_sweeps -= self.n_starting_sweeps
-        return Swept(ridge, *self._swept(structure, [ridge], n_sweeps))
+        swept = self._swept(structures, [ridge], n_sweeps)
+        return [Swept(ridge, *one) for one in swept]
 
     def lower_ridges(self, first: Swept) -> list[Swept]:
         """Sweep on under each lower ridge, from the structure of the first one."""
+        [swept] = self.all_lower_ridges([first])
+        return swept
+
+    def all_lower_ridges(self, firsts: Sequence[Swept]) -> list[list[Swept]]:
+        """Do so for several ranks or forms at once."""
         lower = self.ridges[1:]
         if not lower:
-            return []
-        together = joined([first.structure] * len(lower))
-        together, fitted = self._swept(together, lower, self.n_sweeps)
-        xp = array_namespace(fitted)
+            return [[] for _ in firsts]
         runs = [k * self.variance.shape[0] + self._items for k in range(len(lower))]
+        together = [joined([first.structure] * len(lower)) for first in firsts]
+        xp = array_namespace(self.variance)
         return [
-            Swept(ridge, take(together, run), xp.take(fitted, run, axis=0))
-            for ridge, run in zip(lower, runs, strict=True)
+            [
+                Swept(ridge, take(structure, run), xp.take(fitted, run, axis=0))
+                for ridge, run in zip(lower, runs, strict=True)
+            ]
+            for structure, fitted in self._swept(together, lower, self.n_sweeps)
         ]
 
     @cached_property
@@ -110,11 +131,11 @@ class Sweeps:
         return self.variance * xp.sum(self.subsets.weight, axis=1)
 
     def _swept(
-        self, structure: Structure, ridges: Sequence[float], n_sweeps: int
-    ) -> tuple[Structure, Array]:
+        self, structures: Sequence[Structure], ridges: Sequence[float], n_sweeps: int
+    ) -> list[tuple[Structure, Array]]:
         """Return structures after some sweeps, and their fitted values.
 
-        The structure is a run of all items for each of the `ridges`.
+        Each structure is a run of all items for each of the `ridges`.
         """
         n_items, n_samples = self.subsets.y.shape
         subsets = self.subsets
@@ -123,10 +144,12 @@ class Sweeps:
         xp = array_namespace(self.variance)
         penalty = xp.concat([ridge * self._penalty for ridge in ridges], axis=0)
         solve = partial(solve_ridge_block, subsets, penalty)
-        point = Point(structure)
-        for _ in range(n_sweeps):
-            point = sweep(self.matrices, n_samples, point, solve)
-        return point.structure, subsets.fitted(point.design, point.vector)
+        points, solves = [Point(one) for one in structures], [solve] * len(structures)
+        for n_left in reversed(range(n_sweeps)):
+            points = sweep_together(self.samples.project, n_samples, points, solves)
+            if n_left:  # only the last designs are needed
+                points = [Point(point.structure) for point in points]
+        return [(p.structure, subsets.fitted(p.design, p.vector)) for p in points]
 
     def _best_starts(self, structure: Structure, fitted: Array) -> Array:
         """Return the index of each item's start of the least objective, (B,)."""

@@ -290,13 +290,17 @@ class Chunked:
         )
 
     def reduce_rows(
-        self, function: Callable, merge: Callable, rowwise: Sequence[np.ndarray]
+        self,
+        function: Callable,
+        merge: Callable,
+        rowwise: Sequence[np.ndarray],
+        values: Sequence = (),
     ) -> Any:
-        """Return function(block, *rowwise) of all blocks, merged as a tree."""
+        """Return function(block, *rowwise, *values), merged as a tree."""
         grid = self._grid(whole_rows(self.source))
 
         def tasks() -> list:
-            return [merged(self._row_tasks(grid, function, rowwise, ()), merge)]
+            return [merged(self._row_tasks(grid, function, rowwise, values), merge)]
 
         return self._computed(tasks)[0]
 

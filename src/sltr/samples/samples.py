@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array, is_array_api, is_numpy
+from sltr.arrays import (
+    Array,
+    array_namespace,
+    as_array,
+    is_array_api,
+    is_numpy,
+    to_numpy,
+)
 from sltr.arrays.libraries import is_dask
 from sltr.samples.budget import (
     Budget,
@@ -72,9 +79,13 @@ class Design(Protocol):
         """
 
     def reduce_rows(
-        self, function: Callable, merge: Callable, rowwise: Sequence[Array]
+        self,
+        function: Callable,
+        merge: Callable,
+        rowwise: Sequence[Array],
+        constants: Sequence = (),
     ) -> Any:
-        """Return function(block of samples, *their rowwise), merged over all blocks."""
+        """Return what `map_rows` yields, merged over all blocks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +151,14 @@ class InMemory:
             yield function(self.array[rows, :], *parts, *constants)
 
     def reduce_rows(
-        self, function: Callable, merge: Callable, rowwise: Sequence[Array]
+        self,
+        function: Callable,
+        merge: Callable,
+        rowwise: Sequence[Array],
+        constants: Sequence = (),
     ) -> Any:
-        """Return function(block, *rowwise) of all blocks, merged in order."""
-        return reduce(merge, self.map_rows(function, rowwise))
+        """Return function(block, *rowwise, *constants), merged in order."""
+        return reduce(merge, self.map_rows(function, rowwise, constants))
 
     def _columns(self, n_columns: int | None = None) -> list[slice]:
         width = max(1, self.block_entries // max(1, self.shape[0]))
@@ -185,6 +200,94 @@ def fits_in_memory(X: Any, memory_limit: Any = None) -> bool:
     return ROOM * working_bytes(X) <= most
 
 
+@dataclass(frozen=True, eq=False)
+class Shifted:
+    """Samples that stay where they are, less one row: what refits see of them.
+
+    Blocks are cast to `dtype` after the row is subtracted. Nothing is read until a
+    product is asked for, and each product is one pass over the samples.
+    """
+
+    design: Stored | Chunked
+    row: np.ndarray  # (P,)
+    dtype: np.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape as a matrix."""
+        return self.design.shape
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.design.sample_shape
+
+    @property
+    def budget(self) -> Budget:
+        """How much memory a pass may take."""
+        return self.design.budget
+
+    def take(self, rows: np.ndarray) -> Shifted:
+        """Return the samples of these rows."""
+        return replace(self, design=self.design.take(rows))
+
+    def gram(self, *, centred: bool = False) -> np.ndarray:
+        """Return the Gram matrix of the samples about the row."""
+        gram = self.design.gram(centred=centred)
+        if centred:
+            return gram
+        products = self.design.inner(self.row[None, :])
+        return gram - products - products.T + self.row @ self.row
+
+    def combine(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return C·(X − row), shape (k, P)."""
+        return self.reduce_rows(_combined, np.add, [coefficients.T])
+
+    def inner(self, coef: Array) -> np.ndarray:
+        """Return (X − row)·Wᵀ, shape (n, k)."""
+        return self.design.inner(coef) - to_numpy(coef) @ self.row
+
+    def inner_groups(
+        self, groups: Sequence[tuple[np.ndarray, Array]]
+    ) -> list[np.ndarray]:
+        """Return (X − row)[rows]·Wᵀ for each pair, in one pass."""
+        products = self.design.inner_groups(groups)
+        return [
+            values - to_numpy(coef) @ self.row
+            for values, (_, coef) in zip(products, groups, strict=True)
+        ]
+
+    def map_rows(
+        self, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()
+    ) -> Iterator[Any]:
+        """Yield function(block less the row, *rowwise, *constants)."""
+        shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
+        return self.design.map_rows(shifted, rowwise, [self.row, *constants])
+
+    def reduce_rows(
+        self,
+        function: Callable,
+        merge: Callable,
+        rowwise: Sequence[Array],
+        constants: Sequence = (),
+    ) -> Any:
+        """Return what `map_rows` yields, merged over all blocks."""
+        shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
+        return self.design.reduce_rows(shifted, merge, rowwise, [self.row, *constants])
+
+
+def _on_shifted(
+    function: Callable, dtype: Any, n_rowwise: int, X: np.ndarray, *given: Any
+) -> Any:
+    """Call a function on a block less a row, which comes after what is rowwise."""
+    rowwise, row, constants = given[:n_rowwise], given[n_rowwise], given[n_rowwise + 1 :]
+    return function((X - row).astype(dtype, copy=False), *rowwise, *constants)
+
+
+def _combined(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    return coefficients.T.astype(X.dtype, copy=False) @ X
+
+
 def lazy_samples(
     X: Any,
     sample_shape: tuple[int, ...],
@@ -201,12 +304,12 @@ def lazy_samples(
 
 def is_lazy(X: Any) -> bool:
     """Say whether these samples stay where they are."""
-    return isinstance(X, Stored | Chunked)
+    return isinstance(X, Stored | Chunked | Shifted)
 
 
 def as_design(X: Any) -> Design:
     """Return samples (n, …) of any kind as a matrix with its products."""
-    if isinstance(X, Stored | Chunked | InMemory):
+    if isinstance(X, Stored | Chunked | Shifted | InMemory):
         return X
     return InMemory(_as_matrix(X))
 

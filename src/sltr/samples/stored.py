@@ -268,10 +268,14 @@ class Stored:
             yield function(self._read(rows, columns), *parts, *constants)
 
     def reduce_rows(
-        self, function: Callable, merge: Callable, rowwise: Sequence[np.ndarray]
+        self,
+        function: Callable,
+        merge: Callable,
+        rowwise: Sequence[np.ndarray],
+        constants: Sequence = (),
     ) -> Any:
-        """Return function(block, *rowwise) of all blocks, merged two by two."""
-        return reduce(merge, self.map_rows(function, rowwise))
+        """Return function(block, *rowwise, *constants), merged two by two."""
+        return reduce(merge, self.map_rows(function, rowwise, constants))
 
     @property
     def _axes(self) -> tuple[int, ...]:

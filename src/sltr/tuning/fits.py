@@ -18,7 +18,7 @@ from sltr.core.estimate import (
     estimate_path,
 )
 from sltr.core.tensor import flatten, unfold
-from sltr.refine.factors import unfoldings
+from sltr.refine.factors import Unfoldings, unfoldings
 from sltr.refine.lasso import lasso, refit_on_support
 from sltr.refine.low_rank import CPStep, Sweeps, TuckerStep
 from sltr.refine.reweight import reweighted
@@ -269,7 +269,7 @@ def low_rank_start(
     items = _items(task, training)
     variance = feature_variance(task.samples.flat, items)
     problem = Sweeps(
-        unfoldings(task.samples.X),
+        Unfoldings(unfoldings(task.samples.X)),
         items,
         variance,
         tuple(dict.fromkeys([*policy.ridges, *more_ridges])),
