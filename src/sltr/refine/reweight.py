@@ -18,35 +18,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from sltr.arrays import Array, array_namespace, clip, device, eigh
 from sltr.core.tensor import flatten, own_mode_product, unfold
-from sltr.refine.subsets import ROUNDINGS, Subsets, feature_variance
+from sltr.refine.subsets import ROUNDINGS, Subsets, feature_variance, mean_variance
 from sltr.ridge.conjugate_gradients import conjugate_gradients
 from sltr.samples.budget import row_ranges
-from sltr.samples.samples import BLOCK_ENTRIES
+from sltr.samples.samples import BLOCK_ENTRIES, is_lazy
 
 FLOOR = 0.01  # δ
 MAX_ITER = 50
 
 
 def reweighted(
-    X: Array,
+    X: Any,
     subsets: Subsets,
     start: Array,
     *,
     steps: Sequence[int],
     tol: float,
     shape_out: tuple[int, ...] = (),
+    facts: Facts | None = None,
 ) -> Iterator[tuple[int, Array]]:
     """Yield reweighted coefficients (B, p1, …, pM) after each of some steps.
 
-    X is (n, P). The first metric is that of `start`, (B, p1, …, pM). `tol` bounds
-    each step's residual, relative to its right-hand side. Where responses make one
-    tensor, coefficients are (B, p1, …, pM, q1, …, qQ), and the subsets hold each of
-    the B items once for every response.
+    X is (n, P), or a design that stays where it is: then each iteration of conjugate
+    gradients is one pass. The first metric is that of `start`, (B, p1, …, pM). `tol`
+    bounds each step's residual, relative to its right-hand side. Where responses make
+    one tensor, coefficients are (B, p1, …, pM, q1, …, qQ), and the subsets hold each of
+    the B items once for every response. `facts` are found unless given.
     """
-    problem = _Problem.of(X, subsets, tuple(start.shape[1:]), shape_out)
+    problem = _Problem.of(X, subsets, tuple(start.shape[1:]), shape_out, facts)
     coef, settled = start, False
     for step in range(1, max(steps) + 1):
         if not settled:
@@ -87,7 +92,7 @@ class _Problem:
     With k responses in each tensor, A is the samples once for every response.
     """
 
-    X: Array  # (n, P)
+    X: Any  # (n, P), or a design that stays where it is
     subsets: Subsets  # of B items
     removed: Array  # (B, b, P), the regression of each item's samples on the basis
     cross: Array  # (B, p1, …, pM, …), Aᵀy
@@ -96,33 +101,33 @@ class _Problem:
 
     @staticmethod
     def of(
-        X: Array,
+        X: Any,
         subsets: Subsets,
         shape: tuple[int, ...],
         shape_out: tuple[int, ...] = (),
+        facts: Facts | None = None,
     ) -> _Problem:
         """Prepare what all steps share."""
-        xp, k = array_namespace(X), prod(shape_out)
-        rows = xp.reshape(subsets.cross(X), (-1, k, X.shape[1]))
+        xp, k = array_namespace(subsets.weight), prod(shape_out)
+        inner = shape[: len(shape) - len(shape_out)]
+        if facts is None:
+            facts = facts_of(X, subsets, inner, k)
+        rows = xp.reshape(facts.cross, (-1, k, X.shape[1]))
         cross = xp.reshape(xp.matrix_transpose(rows), (-1, *shape))
         # Items have the samples of their first response.
         subsets = subsets.take(list(range(0, subsets.y.shape[0], k)))
-        total = xp.sum(subsets.weight, axis=1)
-        removed = subsets.centring.share @ X
-        variance = feature_variance(X, subsets)
-        count = subsets.count
+        total, count = xp.sum(subsets.weight, axis=1), subsets.count
         side = xp.where(count < X.shape[1], count, float(X.shape[1]))
-        inner = shape[: len(shape) - len(shape_out)]
-        covariances = _mode_covariances(X, subsets, removed, inner)
+        covariances, like = list(facts.covariances), facts.cross
         for size in shape_out:  # each response has the same samples
-            equal = xp.eye(size, dtype=X.dtype, device=device(X)) / size
+            equal = xp.eye(size, dtype=like.dtype, device=device(like)) / size
             covariances.append(xp.broadcast_to(equal, (cross.shape[0], size, size)))
         return _Problem(
             X,
             subsets,
-            removed,
+            facts.removed,
             cross,
-            variance * total * X.shape[1] / side,
+            facts.variance * total * X.shape[1] / side,
             covariances,
         )
 
@@ -147,6 +152,8 @@ class _Problem:
             start=xp.where(some, start, 0.0),
             tol=tol,
             max_iter=MAX_ITER,
+            # Samples that stay where they are would be read once more for it.
+            verify=not is_lazy(self.X),
         )
         return tensors(found) if n_iter or not bool(xp.all(some)) else coef
 
@@ -156,7 +163,7 @@ class _Problem:
         As if the features' covariance were a product over the modes: a scale needs
         no more, and it costs nothing.
         """
-        xp = array_namespace(self.X)
+        xp = array_namespace(self.mean_eigenvalue)
         found = self.mean_eigenvalue
         for root, covariance in zip(metric.roots, self.covariances, strict=True):
             found = found * xp.sum((root @ root) * covariance, axis=(1, 2))
@@ -171,41 +178,118 @@ class _Problem:
         columns = xp.reshape(v, (n_items, n_entries, -1))
         rows = xp.matrix_transpose(columns)
         shift = xp.matrix_transpose(self.removed @ columns) @ xp.matrix_transpose(basis)
-        flat = xp.reshape(rows, (-1, n_entries))
-        fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(flat))
-        fitted = xp.reshape(fitted, (n_items, -1, n_samples)) - shift
-        rest = self.subsets.weight[:, None, :] * fitted
-        products = xp.reshape(rest, (-1, n_samples)) @ self.X
-        products = xp.reshape(products, rows.shape) - (rest @ basis) @ self.removed
+        flat, weight = xp.reshape(rows, (-1, n_entries)), self.subsets.weight
+        if is_lazy(self.X):  # each item has one response
+            rowwise = [weight.T, shift[:, 0, :].T, basis]
+            products, sums = self.X.reduce_rows(_normal_part, _added, rowwise, [flat])
+            sums = sums[:, None, :]
+        else:
+            fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(flat))
+            fitted = xp.reshape(fitted, (n_items, -1, n_samples)) - shift
+            rest = weight[:, None, :] * fitted
+            products = xp.reshape(rest, (-1, n_samples)) @ self.X
+            sums = rest @ basis
+        products = xp.reshape(products, rows.shape) - sums @ self.removed
         return xp.reshape(xp.matrix_transpose(products), v.shape)
 
 
-def _mode_covariances(
-    X: Array, subsets: Subsets, removed: Array, shape: tuple[int, ...]
-) -> list[Array]:
-    """Return each item's covariance of each mode's rows, (B, p_m, p_m), trace one."""
+def _normal_part(
+    X: Array, weight: Array, shift: Array, basis: Array, coef: Array
+) -> tuple[Array, Array]:
+    """Return a block's share in AᵀA·v before centring: (B, P), and (B, b)."""
+    rows = (weight * (X @ coef.T - shift)).astype(X.dtype, copy=False).T
+    return rows @ X, rows @ basis
+
+
+def _added(one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What refits of a batch of B subsets know of the samples beforehand."""
+
+    removed: Array  # (B, b, P), the regression of each item's samples on the basis
+    cross: Array  # (B, P), Aᵀy
+    variance: Array  # (B,), `feature_variance`
+    covariances: list[Array]  # (B, p_m, p_m) of each mode's rows, of trace one
+
+
+def facts_of(
+    X: Any, subsets: Subsets, shape: tuple[int, ...], n_responses: int = 1
+) -> Facts:
+    """Return the facts of samples (n, P); those that stay are read twice.
+
+    Of several responses in a tensor all but `cross` are those of the first.
+    """
+    if not is_lazy(X):
+        cross = subsets.cross(X)
+        subsets = subsets.take(list(range(0, subsets.y.shape[0], n_responses)))
+        removed = subsets.centring.share @ X
+        seconds = _mode_seconds(X, subsets.weight, shape)
+        variance = feature_variance(X, subsets)
+    else:
+        share = subsets.centring.share
+        both = [share.reshape(-1, X.shape[0]), subsets.weight * subsets.target]
+        products = X.combine(np.concatenate(both))
+        n_removed = len(both[0])
+        removed = products[:n_removed].reshape(*share.shape[:2], -1)
+        cross = products[n_removed:]
+        squares, *seconds = X.reduce_rows(
+            _squares_and_seconds, _merged_squares, [subsets.weight.T], [shape]
+        )
+        variance = mean_variance(squares, removed, subsets)
+    covariances = [
+        _covariance(second, subsets, removed, shape, mode)
+        for mode, second in enumerate(seconds)
+    ]
+    return Facts(removed, cross, variance, covariances)
+
+
+def _squares_and_seconds(
+    X: Array, weight: Array, shape: tuple[int, ...]
+) -> tuple[Array, ...]:
+    """Return a block's squared lengths (R,), and its second moments of each mode."""
+    return (X * X).sum(axis=1), *_mode_seconds(X, weight.T, shape)
+
+
+def _merged_squares(one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, ...]:
+    return np.concatenate([one[0], other[0]]), *_added(one[1:], other[1:])
+
+
+def _mode_seconds(X: Array, weight: Array, shape: tuple[int, ...]) -> list[Array]:
+    """Return the weighted second moments of each mode's rows, (B, p_m, p_m)."""
     xp = array_namespace(X)
     tensors = xp.reshape(X, (-1, *shape))
-    weight, scaled = subsets.weight, subsets.centring.moments @ removed
-    batch = removed.shape[:2]
     found = []
     for mode, size in enumerate(shape):
-        left, right = (
-            unfold(xp.reshape(part, (-1, *shape)), mode) for part in (scaled, removed)
-        )
-        products = left @ xp.matrix_transpose(right)
-        mean_part = xp.sum(xp.reshape(products, (*batch, size, size)), axis=1)
-        second = -mean_part
+        second: Any = 0.0
         for part in row_ranges(X.shape[0], max(1, BLOCK_ENTRIES // size**2)):
             rows = unfold(tensors[part, ...], mode)
             squares = xp.reshape(rows @ xp.matrix_transpose(rows), (-1, size**2))
-            second = second + xp.reshape(weight[:, part] @ squares, second.shape)
-        trace, lost = (xp.linalg.trace(m)[:, None, None] for m in (second, mean_part))
-        # Less than the rounding of what was subtracted says nothing of directions.
-        known = trace > ROUNDINGS * xp.finfo(X.dtype).eps * lost
-        equal = xp.eye(size, dtype=X.dtype, device=device(X)) / size
-        found.append(xp.where(known, second / xp.where(known, trace, 1.0), equal))
+            sums = weight[:, part] @ squares
+            second = second + xp.reshape(sums, (-1, size, size))
+        found.append(second)
     return found
+
+
+def _covariance(
+    second: Array, subsets: Subsets, removed: Array, shape: tuple[int, ...], mode: int
+) -> Array:
+    """Return each item's covariance of a mode's rows, (B, p_m, p_m), trace one."""
+    xp, size, batch = array_namespace(second), shape[mode], removed.shape[:2]
+    scaled = subsets.centring.moments @ removed
+    left, right = (
+        unfold(xp.reshape(part, (-1, *shape)), mode) for part in (scaled, removed)
+    )
+    products = left @ xp.matrix_transpose(right)
+    mean_part = xp.sum(xp.reshape(products, (*batch, size, size)), axis=1)
+    second = second - mean_part
+    trace, lost = (xp.linalg.trace(m)[:, None, None] for m in (second, mean_part))
+    # Less than the rounding of what was subtracted says nothing of directions.
+    known = trace > ROUNDINGS * xp.finfo(second.dtype).eps * lost
+    equal = xp.eye(size, dtype=second.dtype, device=device(second)) / size
+    return xp.where(known, second / xp.where(known, trace, 1.0), equal)
 
 
 def _along_all_modes(tensors: Array, matrices: list[Array]) -> Array:

@@ -116,13 +116,22 @@ class Subsets:
 def feature_variance(X: Array, subsets: Subsets) -> Array:
     """Return the mean variance of features (n, P) in each subset, shape (B,)."""
     xp = array_namespace(X)
-    weight, centring = subsets.weight, subsets.centring
+    squares = xp.linalg.vecdot(X, X, axis=-1)
+    return mean_variance(squares, subsets.centring.share @ X, subsets)
+
+
+def mean_variance(squares: Array, removed: Array, subsets: Subsets) -> Array:
+    """Return `feature_variance` from the samples' squared lengths (n,).
+
+    `removed` (B, b, P) is the regression of each item's samples on the basis.
+    """
+    xp = array_namespace(squares)
+    weight, centring, n_features = subsets.weight, subsets.centring, removed.shape[2]
     total = xp.sum(weight, axis=1)
-    squares = weight @ xp.linalg.vecdot(X, X, axis=-1) / total
+    squares = weight @ squares / total
     if centring.basis.shape[1] == 0:
-        return squares / X.shape[1]
-    coef = centring.share @ X  # (B, b, P)
-    explained = xp.sum(coef * (centring.moments @ coef), axis=(1, 2))
+        return squares / n_features
+    explained = xp.sum(removed * (centring.moments @ removed), axis=(1, 2))
     # A penalty in proportion to it then outweighs rounding.
-    least = ROUNDINGS * xp.finfo(X.dtype).eps * squares
-    return xp.maximum(squares - explained / total, least) / X.shape[1]
+    least = ROUNDINGS * xp.finfo(weight.dtype).eps * squares
+    return xp.maximum(squares - explained / total, least) / n_features

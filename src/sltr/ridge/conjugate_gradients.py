@@ -30,11 +30,13 @@ def conjugate_gradients(
     start: Array | None = None,
     tol: float,
     max_iter: int,
+    verify: bool = True,
 ) -> tuple[Array, float, int]:
     """Solve a batch of positive definite systems along axis −2, from zero or a start.
 
     Returns the solutions, the largest true residual relative to the right-hand
-    side, and the number of iterations.
+    side, and the number of iterations. Unless to `verify`, few iterations are made,
+    and their recursive residual is believed.
     """
     xp = array_namespace(rhs)
     target = reachable(tol, rhs)
@@ -62,7 +64,8 @@ def conjugate_gradients(
             x, residual = x + step * direction, residual - step * image
             last, recursive = size, relative(residual)
             n_iter += 1
-        if n_iter == 0:
+        if n_iter == 0 or not verify:
+            reached = recursive
             break
         # Rounding lets the recursive residual drift: stop on the true one.
         before, residual = reached, rhs - apply(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -11,7 +11,10 @@ import numpy as np
 from sltr.arrays import Array, array_namespace, as_array
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import Member
+from sltr.samples.samples import is_lazy
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
+from sltr.tuning.held_out import HeldOut
+from sltr.tuning.passes import given_refits
 from sltr.tuning.task import Pilots, Task, ridge_pilots
 
 
@@ -36,11 +39,17 @@ class Fitted:
     lasso_gap: float = 0.0  # where a Lasso refit ran out of steps
 
 
-def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
+def final_fit(
+    task: Task,
+    members: Sequence[Member],
+    training: Array,
+    held: HeldOut | None = None,
+) -> Fitted:
     """Fit the weighted mean of some candidates on each of the subsets (S, n).
 
     All penalties' pilots take one pass over the samples. Estimates are added up as
-    they are found, so that only a chunk of them is held.
+    they are found, so that only a chunk of them is held. Refits that `held` knows are
+    not made again: the subset is all samples, perhaps followed by the folds.
     """
     refits = {m.candidate: m.weight for m in members if not m.candidate.is_plain}
     # Refits start from the estimate of theirs that is the first of those that share a
@@ -79,7 +88,7 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
     for shared in (False, True):
         same = [c for c in refits if c.shared == shared]
         variant, begun = task.sharing(shared), estimates.get(shared)
-        refitted = refit_coefs(variant, training, same, begun, gaps.append)
+        refitted = _refitted(variant, training, same, begun, gaps.append, held)
         for candidate, values in refitted.items():
             coef = coef + refits[candidate] * values
     beside = basis_coefs(coef, task, training, pilots)  # (S, b, K)
@@ -93,6 +102,28 @@ def final_fit(task: Task, members: Sequence[Member], training: Array) -> Fitted:
         *_worst(solved),
         lasso_gap=max(gaps),
     )
+
+
+def _refitted(
+    task: Task,
+    training: Array,
+    candidates: Sequence[Candidate],
+    estimates: Array | None,
+    unconverged: Callable[[float], object],
+    held: HeldOut | None,
+) -> dict[Candidate, Array]:
+    """Return the coefficients of refits, (S, K, p1, …, pM)."""
+    if not is_lazy(task.samples.X):
+        return refit_coefs(task, training, candidates, estimates, unconverged)
+    known = {} if held is None else held.answers
+    subsets: list[int] = []
+    if held is not None:
+        n_folds = len(held.folds.rows)
+        # All samples come last there, and first here.
+        subsets = [n_folds, *range(n_folds)][: training.shape[0]]
+    found = {c: known[c](subsets) for c in candidates if c in known}
+    rest = [c for c in candidates if c not in known]
+    return found | given_refits(task, training, rest, unconverged)
 
 
 def _as_given(task: Task, coef: Array) -> Array:

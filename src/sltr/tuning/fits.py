@@ -21,7 +21,7 @@ from sltr.core.tensor import flatten, unfold
 from sltr.refine.factors import Unfoldings, unfoldings
 from sltr.refine.lasso import lasso, refit_on_support
 from sltr.refine.low_rank import CPStep, Sweeps, TuckerStep
-from sltr.refine.reweight import reweighted
+from sltr.refine.reweight import Facts, reweighted
 from sltr.refine.subsets import Subsets, feature_variance
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.task import Task
@@ -167,17 +167,21 @@ def lasso_fits(
     thresholds: Sequence[float],
     ridges: Sequence[float | None],
     unconverged: Callable[[float], object] | None = None,
+    *,
+    variance: Array | None = None,
 ) -> Iterator[tuple[Candidate, Array]]:
     """Fit the Lasso for all thresholds; yields coefficients (S, K, P).
 
     Each also refitted by ridge on its support. A threshold is relative to the largest
     that leaves an entry, or in the coefficients' units, as if features were
-    uncorrelated. `epsilon` only names the candidates. `unconverged` as in `lasso`.
+    uncorrelated. `epsilon` only names the candidates. `unconverged` as in `lasso`. The
+    entries' mean `variance` is given where the samples are only some of their columns.
     """
     xp = array_namespace(task.Y)
     samples = task.samples
-    items = _items(task, training)
-    variance = feature_variance(samples.flat, items)
+    items = items_of(task, training)
+    if variance is None:
+        variance = feature_variance(samples.flat, items)
     if task.radius == "relative":
         unit = xp.max(xp.abs(items.cross(samples.flat)), axis=1)
     else:
@@ -203,7 +207,12 @@ def lasso_fits(
 
 
 def reweighted_fits(
-    task: Task, training: Array, estimates: Array, more: Sequence[int] = ()
+    task: Task,
+    training: Array,
+    estimates: Array,
+    more: Sequence[int] = (),
+    *,
+    facts: Facts | None = None,
 ) -> dict[int, Array]:
     """Return coefficients (S, K, p1, …, pM) by the number of reweighting steps.
 
@@ -218,11 +227,12 @@ def reweighted_fits(
     xp, policy = array_namespace(task.Y), task.policy
     steps = reweighted(
         task.samples.flat,
-        _items(task, training),
+        items_of(task, training),
         xp.reshape(estimates, (-1, *shape, *shared)),
         steps=sorted({*policy.steps, *more}),
         tol=policy.reweight_tol,
         shape_out=shared,
+        facts=facts,
     )
     found = {}
     for step, coef in steps:
@@ -266,7 +276,7 @@ def low_rank_start(
         if bool(xp.any(seed != seeds[-1])):
             seeds.append(seed)
     seeds = seeds[-1:] if len(task.samples.shape) == 2 else seeds
-    items = _items(task, training)
+    items = items_of(task, training)
     variance = feature_variance(task.samples.flat, items)
     problem = Sweeps(
         Unfoldings(unfoldings(task.samples.X)),
@@ -360,7 +370,7 @@ def _given_low_rank(
         step = step.next_rank()
 
 
-def _items(task: Task, training: Array) -> Subsets:
+def items_of(task: Task, training: Array) -> Subsets:
     """Return a batch of subsets × responses."""
     xp = array_namespace(task.Y)
     n_subsets, n_responses = training.shape[0], task.Y.shape[1]

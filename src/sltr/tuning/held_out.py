@@ -45,6 +45,9 @@ class HeldOut:
     complexity: dict[Candidate, float]  # the mean over folds
     # Of scaled candidates, for each fold, (K,); fitted without the rows it holds out.
     factors: dict[Candidate, list[np.ndarray]] = field(default_factory=dict)
+    # Refits that were made on the folds and on all samples, these last, in one go: what
+    # gives their coefficients (s, K, p1, …, pM) on some of them.
+    answers: dict[Candidate, Callable] = field(default_factory=dict)
 
     def factor(self, candidate: Candidate, f: int) -> np.ndarray | float:
         """Return what to multiply a candidate's predictions of fold f by."""
@@ -64,7 +67,7 @@ class HeldOut:
             by_fold[row.fold] = row.predictions
             before = complexity.get(row.candidate, 0.0)
             complexity[row.candidate] = before + row.complexity / n_folds
-        return HeldOut(self.folds, predictions, complexity)
+        return replace(self, predictions=predictions, complexity=complexity)
 
     @cached_property
     def losses(self) -> dict[Candidate, np.ndarray]:
@@ -98,6 +101,7 @@ class HeldOut:
                 for c, source in scaled.items()
                 if c in sources and factors
             },
+            self.answers,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sltr.ridge import DEFAULT_LIMITS, RidgeLimits
 
@@ -63,12 +63,20 @@ class Policy:
     # 1 + prior_samples / n times, and low-rank or sparse refits as many times less.
     prior_samples: float = 40.0
 
+    # Samples that are left in place: steps of reweighting, blocks of a structure that
+    # are solved for under a ridge (so many passes), and Tucker ranks tried.
+    stored_steps: int = 4
+    stored_blocks: int = 12
+    stored_tucker_ranks: int = 8
     # Parts of the memory limit for samples that are left in place, as divisors: for
     # pilots, coefficients that wait for a pass, a chunk of solutions, solver states.
     pilot_share: int = 4
     waiting_share: int = 4
     chunk_share: int = 8
     state_share: int = 2
+    # For what sweeps see of the samples, and for columns of the Lasso.
+    sweep_share: int = 4
+    column_share: int = 8
 
     def __post_init__(self):
         if not set(self.seed_steps) <= set(self.steps):
@@ -82,6 +90,24 @@ class Policy:
                 f"than the {self.sweeps} sweeps."
             )
             raise ValueError(msg)
+
+    def for_stored(self, n_modes: int) -> Policy:
+        """Return the policy for samples that are read anew for every product.
+
+        A step of reweighting takes about five passes, and a sweep one for each mode:
+        the first steps are nearly as good as later ones, and so are fewer sweeps of
+        many modes.
+        """
+        steps = tuple(step for step in self.steps if step <= self.stored_steps)
+        steps = steps or self.steps[:1]
+        sweeps = max(2, min(self.sweeps, self.stored_blocks // n_modes))
+        return replace(
+            self,
+            steps=steps,
+            seed_steps=steps[-1:],
+            sweeps=sweeps,
+            starting_sweeps=min(self.starting_sweeps, sweeps - 1),
+        )
 
     def largest_rank(self, kind: str, shape: tuple[int, ...]) -> int:
         """Return the largest rank worth trying for tensors of a shape."""

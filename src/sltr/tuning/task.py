@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import log10, prod
+from math import log10, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
 from sltr.samples.budget import memory_bytes
 from sltr.samples.front import Centring, Front
-from sltr.samples.samples import Samples, is_lazy
+from sltr.samples.samples import Samples, Shifted, is_lazy
 from sltr.tuning.policy import DEFAULT, Policy
 
 # Entries up to this size, and down to its inverse, are safe in single precision:
@@ -90,6 +90,8 @@ class Task:
         Large means would take the digits that differences need. Numbers that single
         precision cannot hold stay in double.
         """
+        if is_lazy(self.samples.X):
+            return self._stored_for_refits(precision)
         xp, samples = array_namespace(self.Y), self.samples
         X, Y, shift = samples.flat, self.Y, 0.0 * samples.flat[0, :]
         if self.fit_intercept:
@@ -109,6 +111,35 @@ class Task:
         X = xp.reshape(X, samples.X.shape)
         samples = replace(samples, X=X, weight=weight, covariates=Z)
         return replace(self, samples=samples, Y=Y, shift=shift)
+
+
+    def _stored_for_refits(self, precision: str | None) -> Task:
+        """Return the task of samples that are shifted and cast when they are read."""
+        samples, X, Y = self.samples, self.samples.X, self.Y
+        shift = np.zeros(X.shape[1], X.dtype)
+        if self.fit_intercept:
+            ends = sorted({0, X.shape[0] // 2, X.shape[0] - 1})
+            shift = _middle_row(np.concatenate(list(_rows_of(X, np.array(ends)))))
+            Y = Y - _middle_row(Y)
+        # The root mean square stands for the largest entry, which nobody has seen.
+        energy = self.system.mean_eigenvalue() * min(X.shape) / prod(X.shape)
+        dtype = np.dtype(precision or X.dtype)
+        if not (_fits_single(sqrt(energy)) and _fits_single(float(np.abs(Y).max()))):
+            dtype = np.dtype("float64")
+        Z = samples.covariates
+        samples = replace(
+            samples,
+            X=Shifted(X, shift, dtype),
+            weight=samples.weight.astype(dtype),
+            covariates=None if Z is None else Z.astype(dtype),
+        )
+        return replace(self, samples=samples, Y=Y.astype(dtype), shift=shift)
+
+
+def _rows_of(X: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield these samples (1, P), read one by one: they are far apart."""
+    for row in rows:
+        yield from X.take(np.array([row])).map_rows(np.array, ())
 
 
 def _middle_row(rows: Array) -> Array:

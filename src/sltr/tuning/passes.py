@@ -1,0 +1,406 @@
+"""Refits of samples that stay in a file or on a cluster, by few passes over them.
+
+Apart from `fits`, which has the samples at hand. Here every product with X is a pass, so
+all subsets, kinds, ranks and ridges share it: ranks do not wait for each other but
+start from the estimates at once, and the fit to all samples goes along with the folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from sltr.arrays import Array, array_namespace
+from sltr.refine.factors import CP, StoredUnfoldings, Structure, Tucker, take
+from sltr.refine.low_rank import Swept, Sweeps, next_rank, spectra
+from sltr.refine.reweight import Facts, facts_of
+from sltr.samples.samples import is_lazy
+from sltr.tuning.candidates import Candidate
+from sltr.tuning.fits import items_of, lasso_fits, reweighted_fits, start_estimates
+from sltr.tuning.policy import Policy
+from sltr.tuning.task import Task, ridge_pilots
+
+# Arrays of the size of a coefficient that reweighting holds for each subset and
+# response: the facts, conjugate gradients, and the steps that are kept.
+ARRAYS_OF_AN_ITEM = 16
+# Rounds in which columns join the Lasso, and how many there are at first for each
+# sample.
+LASSO_ROUNDS, COLUMNS_PER_SAMPLE = 3, 4
+# A column that the Lasso does not have may exceed its threshold by this much.
+KKT_SLACK = 0.02
+
+# The coefficients (s, K, p1, …, pM) of some subsets.
+Answer = Callable[[Sequence[int]], Array]
+
+
+def room_for_refits(X: Any, n_subsets: int, n_responses: int, policy: Policy) -> bool:
+    """Say whether refits of stored samples have room within their memory limit."""
+    n_samples, n_entries = X.shape
+    items = n_subsets * n_responses
+    state = 4 * ARRAYS_OF_AN_ITEM * items * n_entries
+    seen = 4 * items * max(X.sample_shape) * n_samples
+    limit = X.budget.limit
+    return state <= limit // 2 and seen <= limit // policy.sweep_share
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRefits:
+    """Refits on S subsets of samples that stay where they are, K responses each."""
+
+    task: Task  # its samples less a row, in the precision of refits
+    training: Array  # (S, n)
+    removed: Array  # (S, b, P), the regression of these samples on the basis
+    estimates: Array  # (S, K, p1, …, pM), that refits start from
+    facts: Facts
+
+    @staticmethod
+    def of(task: Task, training: Array, start: Candidate) -> StoredRefits:
+        """Prepare refits from the estimates of one setting: three passes."""
+        pilots = ridge_pilots(task, training, [start.epsilon])
+        estimates = start_estimates(task, pilots.coef[:, 0, ...], start)
+        policy = task.policy.for_stored(len(task.samples.shape))
+        own = replace(task.for_refits(policy.precision), policy=policy)
+        facts = facts_of(
+            own.samples.flat, items_of(own, training), task.samples.shape
+        )
+        return StoredRefits(
+            own,
+            training,
+            pilots.removed_for(own),
+            estimates.astype(own.Y.dtype, copy=False),
+            facts,
+        )
+
+    def reweighted(self, more: Sequence[int] = ()) -> dict[int, Array]:
+        """Return coefficients (S, K, p1, …, pM) by the number of steps."""
+        return reweighted_fits(
+            self.task, self.training, self.estimates, more, facts=self.facts
+        )
+
+    def low_rank(
+        self,
+        forms: Sequence[tuple[str, Any]],
+        seeds: Sequence[Array],
+        *,
+        ridges: Sequence[float] = (),
+        keep: Callable[[list[Ranked]], list[Ranked]] | None = None,
+    ) -> list[Ranked]:
+        """Refit by all forms (a kind and a rank) at once.
+
+        All are swept under the first ridge; those that `keep` returns go on under the
+        lower ones.
+        """
+        if not forms:
+            return []
+        policy, shape = self.task.policy, self.task.samples.shape
+        problem = Sweeps(
+            StoredUnfoldings(self.task.samples.flat, shape),
+            items_of(self.task, self.training),
+            self.facts.variance,
+            tuple(dict.fromkeys([*policy.ridges, *ridges])),
+            policy.sweeps,
+            policy.starting_sweeps,
+        )
+        flat = [seed.reshape(-1, *shape) for seed in seeds]
+        starts = [[_start(kind, rank, seed) for seed in flat] for kind, rank in forms]
+        firsts = problem.first_ridges(starts)
+        found = [
+            Ranked(kind, rank, (first,))
+            for (kind, rank), first in zip(forms, firsts, strict=True)
+        ]
+        kept = found if keep is None else keep(found)
+        if not kept:
+            return found
+        lower = problem.all_lower_ridges([one.swept[0] for one in kept])
+        whole = {
+            (one.kind, one.rank): replace(one, swept=(*one.swept, *more))
+            for one, more in zip(kept, lower, strict=True)
+        }
+        return [whole.get((one.kind, one.rank), one) for one in found]
+
+    def answer(self, structure: Structure) -> Answer:
+        """Return what gives a structure's coefficients on some subsets."""
+        return partial(_structure_coefs, structure, self.task.Y.shape[1])
+
+    def lasso(
+        self,
+        thresholds: Sequence[float],
+        epsilon: float,
+        columns: Columns | None = None,
+        ridges: Sequence[float | None] | None = None,
+        unconverged: Callable[[float], object] | None = None,
+    ) -> tuple[dict[Candidate, Array], Columns]:
+        """Return Lasso fits (S, K, C) on columns that are enough, and these.
+
+        Columns that correlate most with the responses are read; those left out are
+        checked against the optimality conditions, and join where they fail.
+        """
+        columns = self._first_columns() if columns is None else columns
+        ridges = self.task.policy.support_ridges if ridges is None else ridges
+        fits: dict[Candidate, Array] = {}
+        for last in range(1, LASSO_ROUNDS + 1):
+            own = columns.task(self.task)
+            fits = dict(
+                lasso_fits(
+                    own,
+                    self.training,
+                    epsilon,
+                    thresholds,
+                    (None, *(r for r in ridges if r is not None)),
+                    unconverged if last == LASSO_ROUNDS else None,
+                    variance=self.facts.variance,
+                )
+            )
+            bare = [coef for c, coef in fits.items() if c.ridge is None]
+            missing = self._missing(own, bare, thresholds, columns)
+            if len(missing) == 0 or last == LASSO_ROUNDS:
+                break
+            columns = self._with_columns(columns, missing)
+        return {c: coef for c, coef in fits.items() if c.ridge in ridges}, columns
+
+    def _room_for_columns(self) -> int:
+        X = self.task.samples.flat
+        room = X.budget.limit // self.task.policy.column_share
+        return max(1, room // (self.task.Y.dtype.itemsize * X.shape[0]))
+
+    def _first_columns(self) -> Columns:
+        """Read the columns that correlate most with the responses: one pass."""
+        cross = np.abs(self.facts.cross)
+        largest = cross.max(axis=1, keepdims=True)
+        use = (cross / np.where(largest > 0, largest, 1.0)).max(axis=0)
+        n_samples, n_entries = self.task.samples.flat.shape
+        most = min(self._room_for_columns(), COLUMNS_PER_SAMPLE * n_samples, n_entries)
+        chosen = np.sort(np.argpartition(use, -most)[-most:])
+        return self._read(chosen)
+
+    def _with_columns(self, columns: Columns, missing: np.ndarray) -> Columns:
+        room = max(0, self._room_for_columns() - len(columns.chosen))
+        chosen = np.union1d(columns.chosen, missing[:room])
+        return self._read(chosen)
+
+    def _read(self, chosen: np.ndarray) -> Columns:
+        blocks = self.task.samples.flat.map_rows(_columns_of, [], [chosen])
+        return Columns(chosen, np.concatenate(list(blocks)))
+
+    def _missing(
+        self,
+        own: Task,
+        coefs: Sequence[Array],
+        thresholds: Sequence[float],
+        columns: Columns,
+    ) -> np.ndarray:
+        """Return columns that break the optimality conditions, worst first: a pass."""
+        if len(columns.chosen) == self.facts.cross.shape[1]:
+            return np.array([], dtype=int)
+        items = items_of(own, self.training)
+        largest = np.abs(self.facts.cross).max(axis=1)
+        if self.task.radius != "relative":
+            largest = self.facts.variance * items.weight.sum(axis=1)
+        excess = np.zeros(self.facts.cross.shape[1], own.Y.dtype)
+        residuals, limits = [], []
+        for coef, threshold in zip(coefs, thresholds, strict=True):
+            fitted = coef.reshape(len(items.y), -1) @ columns.values.T
+            residuals.append(items.weight * (items.target - items.centred(fitted)))
+            limits.append(threshold * largest)
+        # The smallest threshold lets most columns in: it is enough where room is short.
+        n_rows = 4 * len(coefs) * excess.nbytes * len(items.y)
+        if n_rows > self.task.samples.flat.budget.limit // self.task.policy.pilot_share:
+            residuals, limits = residuals[-1:], limits[-1:]
+        slopes = np.abs(self.task.samples.flat.combine(np.concatenate(residuals)))
+        bound = np.concatenate(limits)[:, None]
+        excess = (slopes / np.where(bound > 0, bound, np.inf)).max(axis=0)
+        excess[columns.chosen] = 0.0
+        worst = np.flatnonzero(excess > 1.0 + KKT_SLACK)
+        return worst[np.argsort(-excess[worst])]
+
+    def sparse_answer(self, coefs: Array, columns: Columns) -> Answer:
+        """Return what gives Lasso coefficients of all entries on some subsets."""
+        shape = self.task.samples.shape
+        return partial(_column_coefs, coefs, columns.chosen, shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Entries of the samples that were read: their numbers, and values (n, C)."""
+
+    chosen: np.ndarray
+    values: np.ndarray
+
+    def task(self, task: Task) -> Task:
+        """Return a task of these columns alone, as vectors in memory."""
+        samples = replace(task.samples, X=self.values, support=None)
+        return replace(task, samples=samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Refits of one kind and rank: under the first ridge, perhaps lower ones."""
+
+    kind: str
+    rank: Any
+    swept: tuple[Swept, ...]
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns of the samples' unfolding a sweep sees, for an item."""
+        return columns_seen(self.kind, self.rank)
+
+
+def columns_seen(kind: str, rank: Any) -> int:
+    """Return the most columns of an unfolding that a sweep of this form sees.
+
+    Examples
+    --------
+    >>> columns_seen("cp", 3), columns_seen("tucker", (2, 2, 3))
+    (3, 4)
+    """
+    if kind == "cp":
+        return int(rank)
+    return max(*rank, prod(rank[:-1]))
+
+
+def forms_with_room(
+    refits: StoredRefits, kinds: Sequence[str], seeds: Sequence[Array]
+) -> list[tuple[str, Any]]:
+    """Return the kinds and ranks to try, from low to high, as memory allows.
+
+    Tucker ranks rise where the seeds' singular values are largest.
+    """
+    policy, shape = refits.task.policy, refits.task.samples.shape
+    by_kind: dict[str, list] = {}
+    if "cp" in kinds:
+        by_kind["cp"] = list(range(1, policy.largest_rank("cp", shape) + 1))
+    if "tucker" in kinds:
+        ranks = _tucker_ranks(seeds[-1].reshape(-1, *shape), policy)
+        by_kind["tucker"] = ranks
+    forms = [
+        (kind, ranks[i])
+        for i in range(max(map(len, by_kind.values()), default=0))
+        for kind, ranks in by_kind.items()
+        if i < len(ranks)
+    ]
+    room = columns_with_room(refits) // len(seeds)
+    kept: list[tuple[str, Any]] = []
+    for kind, rank in forms:
+        room -= columns_seen(kind, rank)
+        if room < 0 and kept:
+            break
+        kept.append((kind, rank))
+    return kept
+
+
+def columns_with_room(refits: StoredRefits) -> int:
+    """Return how many columns sweeps may see at once, for each item."""
+    X, policy = refits.task.samples.flat, refits.task.policy
+    n_items = refits.facts.variance.shape[0]
+    one = 4 * n_items * max(refits.task.samples.shape) * X.shape[0]
+    return X.budget.limit // (policy.sweep_share * one)
+
+
+def _tucker_ranks(seed: Array, policy: Policy) -> list[tuple[int, ...]]:
+    shape = seed.shape[1:]
+    most = [min(size, policy.largest_rank("tucker", shape)) for size in shape]
+    energies = spectra(seed)
+    rank: tuple[int, ...] | None = (1,) * len(shape)
+    found: list[tuple[int, ...]] = []
+    while rank is not None and len(found) < policy.stored_tucker_ranks:
+        found.append(rank)
+        known = rank
+        slopes = [
+            share[own] if own < len(share) else 0.0
+            for share, own in zip(energies, known, strict=True)
+        ]
+        rank = next_rank(known, most, slopes, energies)
+    return found
+
+
+def _start(kind: str, rank: Any, seed: Array) -> Structure:
+    if kind == "tucker":
+        return Tucker.truncated(seed, rank)
+    terms = CP.start(seed)
+    for _ in range(1, rank):
+        terms = terms.grown(seed - terms.coef())
+    return terms
+
+
+def _structure_coefs(
+    structure: Structure, n_responses: int, subsets: Sequence[int]
+) -> Array:
+    items = [s * n_responses + k for s in subsets for k in range(n_responses)]
+    coef = take(structure, np.asarray(items)).coef()
+    return coef.reshape(len(subsets), n_responses, *coef.shape[1:])
+
+
+def _column_coefs(
+    coefs: Array, chosen: np.ndarray, shape: tuple[int, ...], subsets: Sequence[int]
+) -> Array:
+    some = coefs[np.asarray(subsets)]
+    found = np.zeros((*some.shape[:2], prod(shape)), some.dtype)
+    found[:, :, chosen] = some
+    return found.reshape(*some.shape[:2], *shape)
+
+
+def dense_answer(coefs: Array) -> Answer:
+    """Return what gives known coefficients (S, K, p1, …, pM) of some subsets."""
+    return partial(_dense_coefs, coefs)
+
+
+def _dense_coefs(coefs: Array, subsets: Sequence[int]) -> Array:
+    return coefs[np.asarray(subsets)]
+
+
+def _columns_of(X: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    return X[:, chosen]
+
+
+def given_refits(
+    task: Task,
+    training: Array,
+    candidates: Sequence[Candidate],
+    unconverged: Callable[[float], object] | None = None,
+) -> dict[Candidate, Array]:
+    """Return the coefficients (S, K, p1, …, pM) of given refits of stored samples."""
+    if not candidates:
+        return {}
+    assert is_lazy(task.samples.X)
+    xp, everyone = array_namespace(task.Y), range(training.shape[0])
+    start = next((c.plain for c in candidates if c.has_start), candidates[0].plain)
+    refits = StoredRefits.of(task, training, start)
+    found: dict[Candidate, Array] = {}
+    steps: Mapping[int, Array] = {}
+    started = [c for c in candidates if c.has_start]
+    if started:
+        steps = refits.reweighted([c.steps for c in started if c.steps])
+        found |= {c: steps[c.steps] for c in started if c.refine == "reweight"}
+    low_rank = [c for c in started if c.refine != "reweight"]
+    if low_rank:
+        forms = list(dict.fromkeys((str(c.refine), c.rank) for c in low_rank))
+        ridges = [c.ridge for c in low_rank if c.ridge is not None]
+        ranked = refits.low_rank(forms, seeds_of(refits, steps), ridges=ridges)
+        for one in ranked:
+            for swept in one.swept:
+                for c in low_rank:
+                    if (c.refine, c.rank, c.ridge) == (one.kind, one.rank, swept.ridge):
+                        found[c] = refits.answer(swept.structure)(everyone)
+    sparse = [c for c in candidates if not c.has_start]
+    if sparse:
+        thresholds = sorted({c.lambda_sparse for c in sparse}, reverse=True)
+        kinds = list(dict.fromkeys(c.ridge for c in sparse))
+        fits, columns = refits.lasso(
+            thresholds, sparse[0].epsilon, None, kinds, unconverged
+        )
+        for c in sparse:
+            found[c] = refits.sparse_answer(fits[c], columns)(everyone)
+    return {c: xp.astype(coef, task.Y.dtype) for c, coef in found.items()}
+
+
+def seeds_of(refits: StoredRefits, steps: Mapping[int, Array]) -> list[Array]:
+    """Return what low-rank refits start from: the estimates, and these reweighted."""
+    seeds = [refits.estimates]
+    seeds += [steps[step] for step in refits.task.policy.seed_steps if step in steps]
+    return seeds[-1:] if len(refits.task.samples.shape) == 2 else seeds
