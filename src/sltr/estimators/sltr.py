@@ -43,7 +43,7 @@ from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.check import check_samples
 from sltr.samples.front import Front
 from sltr.samples.labelled import FITTED
-from sltr.samples.samples import Samples, take_rows
+from sltr.samples.samples import Samples, passes_made, take_rows
 from sltr.tuning.candidates import (
     RESPONSES,
     Candidate,
@@ -52,6 +52,7 @@ from sltr.tuning.candidates import (
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds
+from sltr.tuning.passes import room_for_refits
 from sltr.tuning.search import choose_refit
 from sltr.tuning.task import Task
 
@@ -124,14 +125,18 @@ class _SLTR(SLTRBase):
     def _fit_task(self, task: Task, folds: Folds | None = None) -> Fitted:
         """Fit on all samples and, from the same Gram matrix, on each fold's."""
         candidate = self._candidate(task)
-        check_lazy_refinements(task.samples.X, self.refine)
+        n_subsets = 1 + (task.policy.inner_folds if folds is None else len(folds.rows))
+        has_room = room_for_refits(
+            task.samples.X, n_subsets * task.Y.shape[1], task.policy
+        )
+        check_lazy_refinements(task.samples.X, self.refine, has_room)
         self._check_obeyed([self.refine])
-        member = choose_refit(task, candidate, self.refine, folds)
+        member, held = choose_refit(task, candidate, self.refine, folds)
         training = task.everyone
         if folds is not None:
             xp = array_namespace(training)
             training = xp.concat([training, folds.training], axis=0)
-        fitted = final_fit(task, [member], training)
+        fitted = final_fit(task, [member], training, held)
         self._remember(task, member, fitted)
         return fitted
 
@@ -155,6 +160,7 @@ class _SLTR(SLTRBase):
         self.epsilon_ = member.candidate.epsilon
         self.pilot_method_ = task.system.method
         self.refine_settings_ = member.candidate.settings
+        self.n_passes_ = passes_made(task.samples.X)
         self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
         self._set_coef(task, fitted, member.scale)
         self._tell()
@@ -251,7 +257,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         Bytes, or a text like "1GB", that a fit to samples in a file may take; by
         default a quarter of the memory that is free. Zarr and HDF5 arrays, and
         memmaps larger than this, stay in their file, Dask arrays on their cluster:
-        see the page on scaling. `refine` must then be None or "scale".
+        see the page on scaling.
     progress : callable, optional
         Called with the blocks read and their total in each pass over such samples.
     verbose : int
@@ -273,6 +279,8 @@ class SLTRRegressor(TensorResponses, _SLTR):
         a refinement, of which it says nothing.
     n_iter_ : int
         Largest number of iterations over the modes' problems; 1 for a closed form.
+    n_passes_ : float
+        How often samples that stay in a file or on a cluster were read; 0 in memory.
     ranks_ : tuple of int
         Numerical rank of each unfolding of `coef_`.
     refine_settings_ : tuple

@@ -25,7 +25,7 @@ from sltr.estimators.labels import (
 )
 from sltr.parameters import check_choice, progress_of, warn_caller
 from sltr.samples.check import check_samples
-from sltr.samples.samples import Samples, is_lazy
+from sltr.samples.samples import Samples, is_lazy, passes_made
 from sltr.tuning.candidates import (
     DEFAULT_REFINEMENTS,
     LAMBDAS,
@@ -49,6 +49,7 @@ from sltr.tuning.choose import (
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
 from sltr.tuning.held_out import HeldOut
+from sltr.tuning.passes import room_for_refits
 from sltr.tuning.scores import default_metric
 from sltr.tuning.search import search
 from sltr.tuning.task import Task
@@ -116,18 +117,19 @@ class _SLTRCV(SLTRBase):
         self.progress = progress
         self.verbose = verbose
 
-    def _refinements(self, X: Any) -> list[str | None]:
-        """Return what to try; refits read X too often for samples left in place."""
+    def _refinements(self, X: Any, n_items: int) -> list[str | None]:
+        """Return what to try; for samples left in place refits need some memory."""
         asked = check_refinements(self.refine)
-        if is_lazy(X) and set(asked) == set(DEFAULT_REFINEMENTS):
+        has_room = not is_lazy(X) or room_for_refits(X, n_items, self._policy)
+        if not has_room and set(asked) == set(DEFAULT_REFINEMENTS):
             warn_caller(
-                "X stays where it is, since a fit in memory would take four times its "
-                "size: refine is (None, 'scale'), without the refits, which predict "
-                "better. Raise memory_limit, shrink X, or give refine.",
+                "X stays where it is, and memory_limit leaves no room for refits: "
+                "refine is (None, 'scale'), without the refits, which predict better. "
+                "Raise memory_limit.",
                 UserWarning,
             )
             return [None, "scale"]
-        check_lazy_refinements(X, self.refine)
+        check_lazy_refinements(X, self.refine, has_room)
         if self._has_structure and set(asked) == set(DEFAULT_REFINEMENTS):
             return [None]
         self._check_obeyed(asked)
@@ -145,7 +147,7 @@ class _SLTRCV(SLTRBase):
         grouped: bool,
     ) -> tuple[Choice, Folds]:
         """Choose candidates by their held-out scores, and fit them to all samples."""
-        tried = self._tried(samples.X)
+        tried = self._tried(samples.X, (len(splits) + 1) * Y.shape[1])
         with explained_memory(), fitting_threads(samples.X):
             task = self._task(samples, Y, y_shift, splits if grouped else None)
             held, choice = self._choose(
@@ -156,18 +158,23 @@ class _SLTRCV(SLTRBase):
                 weighted=weighted,
                 grouped=grouped,
             )
-            fitted = final_fit(task, choice.members, task.everyone)
+            fitted = final_fit(task, choice.members, task.everyone, held)
         null = null_scores(task, held.folds, self.scoring, classes, weighted)
         self._remember(task, held, choice, fitted, null)
         return choice, held.folds
 
-    def _tried(self, X: Any) -> tuple[list[tuple[float, float]], list[str | None]]:
-        """Check the settings; return the pairs of radii and refinements to try."""
+    def _tried(
+        self, X: Any, n_items: int = 6
+    ) -> tuple[list[tuple[float, float]], list[str | None]]:
+        """Check the settings; return the pairs of radii and refinements to try.
+
+        `n_items` are the subsets, all samples among them, times the responses.
+        """
         check_choosing(self.scoring, self.rule)
         check_choice("radius", self.radius, ("relative", "absolute"))
         check_sharing(self.responses, ())
         pairs = grid_pairs(self.lambdas_sparse, self.lambdas_low)
-        return pairs, self._refinements(X)
+        return pairs, self._refinements(X, n_items)
 
     def _choose(
         self,
@@ -219,6 +226,7 @@ class _SLTRCV(SLTRBase):
         self.responses_ = RESPONSES[int(best.candidate.shared)]
         self.pilot_method_ = task.system.method
         self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
+        self.n_passes_ = passes_made(task.samples.X)
         self.weights_, self.best_index_ = choice.weights, choice.index
         self.best_score_ = float(choice.scores[:, choice.index].mean())
         self.null_score_ = float(null.mean())
@@ -284,8 +292,10 @@ standardize, smooth, slices, entry_weights, positive, max_iter
     n_jobs : int, optional
         Processes over folds and kinds of refits; joblib's backends apply.
     memory_limit : str or int, optional
-        As for `SLTRRegressor`. Samples that stay in a file or on a cluster are not
-        refitted: `refine` is then (None, "scale") unless given.
+        As for `SLTRRegressor`. Samples that stay in a file or on a cluster are refitted
+        by some fifty passes over them; all ranks start at once there, not one after
+        another, so that answers differ a little from those in memory. Where the limit
+        leaves no room for refits, a warning says so.
     progress : callable, optional
         Called with the number of stages done and their total; with samples in a
         file, of blocks in each pass and of candidates between them.
@@ -295,7 +305,8 @@ standardize, smooth, slices, entry_weights, positive, max_iter
 
     Attributes
     ----------
-    coef_, intercept_, pilot_, pilot_method_, dual_gap_, n_iter_, ranks_, mask_, \
+    coef_, intercept_, pilot_, pilot_method_, dual_gap_, n_iter_, n_passes_, ranks_, \
+mask_, \
 standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, gap and iterations are the worst of the estimates involved.

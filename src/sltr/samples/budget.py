@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from numbers import Integral
@@ -36,6 +36,8 @@ class Budget:
     strip_rows: int = 1024
     # Rows of a block for products with few vectors: enough for BLAS to be busy.
     product_rows: int = 512
+    # Counts what was read, in passes over all samples.
+    read: list[float] = field(default_factory=lambda: [0.0], compare=False)
 
     def block_entries(self, dtype: np.dtype) -> int:
         """Return how many numbers a block may hold."""

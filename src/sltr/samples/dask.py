@@ -272,7 +272,8 @@ class Chunked:
                 for one in part._inner_tasks(grid, coef)
             ]
 
-        results = iter(self._computed(tasks))
+        n_rows = sum(part.shape[0] for part, _ in pairs)
+        results = iter(self._computed(tasks, n_rows))
         return [
             np.concatenate([next(results) for _ in grid.rows], axis=0) for grid in grids
         ]
@@ -353,8 +354,14 @@ class Chunked:
             grid.numbers[i],
         )
 
-    def _computed(self, tasks: Callable[[], list]) -> list:
-        """Compute a pass; begin again if a worker took scattered data along."""
+    def _computed(self, tasks: Callable[[], list], n_rows: int | None = None) -> list:
+        """Compute a pass; begin again if a worker took scattered data along.
+
+        It reads so many samples, by default all that there are.
+        """
+        whole = self.source if self.of is None else self.of
+        n_read = self.shape[0] if n_rows is None else n_rows
+        self.budget.read[0] += n_read / int(whole.shape[0])
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return computed(tasks())

@@ -280,7 +280,11 @@ def _on_shifted(
     function: Callable, dtype: Any, n_rowwise: int, X: np.ndarray, *given: Any
 ) -> Any:
     """Call a function on a block less a row, which comes after what is rowwise."""
-    rowwise, row, constants = given[:n_rowwise], given[n_rowwise], given[n_rowwise + 1 :]
+    rowwise, row, constants = (
+        given[:n_rowwise],
+        given[n_rowwise],
+        given[n_rowwise + 1 :],
+    )
     return function((X - row).astype(dtype, copy=False), *rowwise, *constants)
 
 
@@ -305,6 +309,11 @@ def lazy_samples(
 def is_lazy(X: Any) -> bool:
     """Say whether these samples stay where they are."""
     return isinstance(X, Stored | Chunked | Shifted)
+
+
+def passes_made(X: Any) -> float:
+    """Return how often samples that stay where they are were read; 0 in memory."""
+    return round(X.budget.read[0], 2) if is_lazy(X) else 0.0
 
 
 def as_design(X: Any) -> Design:

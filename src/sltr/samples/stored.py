@@ -338,6 +338,7 @@ class Stored:
             block = self.source[(rows.source, *box)]
         except Exception as error:
             raise unreadable(rows.source, box, error) from error
+        self.budget.read[0] += prod(np.shape(block)) / prod(self.source.shape)
         expected = (rows.source.stop - rows.source.start,)
         expected += tuple(side.stop - side.start for side in box)
         if tuple(np.shape(block)) != expected:

@@ -266,16 +266,16 @@ def check_sharing(responses: Any, shape_out: tuple[int, ...]) -> tuple[bool, ...
     return tuple(name == "shared" for name in RESPONSES if name in asked)
 
 
-def check_lazy_refinements(X: Any, refine: Any) -> None:
-    """Refuse refits for samples that are left in a file or on a cluster."""
-    if not is_lazy(X):
+def check_lazy_refinements(X: Any, refine: Any, has_room: bool) -> None:
+    """Refuse refits for samples that stay where they are and have no room for them."""
+    if not is_lazy(X) or has_room:
         return
     asked = [refine] if isinstance(refine, str) or refine is None else list(refine)
     if not all(one in (None, "scale") for one in asked):
         msg = (
             f"refine={refine!r} was given for samples that stay in a file or on a "
-            "cluster; expected None or 'scale', since refits read the samples dozens "
-            "of times. Load X into memory, or shrink it first."
+            "cluster; expected None or 'scale', since memory_limit leaves no room for "
+            "refits of so many entries, samples, folds and responses. Raise it."
         )
         raise ValueError(msg)
 

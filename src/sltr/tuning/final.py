@@ -9,9 +9,9 @@ from itertools import product
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
+from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import Member
-from sltr.samples.samples import is_lazy
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
 from sltr.tuning.held_out import HeldOut
 from sltr.tuning.passes import given_refits

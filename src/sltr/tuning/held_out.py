@@ -69,6 +69,10 @@ class HeldOut:
             complexity[row.candidate] = before + row.complexity / n_folds
         return replace(self, predictions=predictions, complexity=complexity)
 
+    def with_answers(self, answers: Mapping[Candidate, Callable]) -> HeldOut:
+        """Return the table with refits that are known on all samples."""
+        return replace(self, answers={**self.answers, **answers})
+
     @cached_property
     def losses(self) -> dict[Candidate, np.ndarray]:
         """Squared errors of all held-out samples, of candidates that are finite."""
@@ -320,8 +324,20 @@ def coef_rows(
 
     `indices` are the folds that the S subsets belong to; by default all of them.
     """
-    xp = array_namespace(task.Y)
-    removed, n_responses = pilots.removed_for(task), task.Y.shape[1]
+    removed = pilots.removed_for(task)
+    return removed_rows(task, folds, removed, coefs, complexity, indices)
+
+
+def removed_rows(
+    task: Task,
+    folds: Folds,
+    removed: Array,
+    coefs: Sequence[tuple[Candidate, Array]],
+    complexity: Callable[[Array], float],
+    indices: Sequence[int] | None = None,
+) -> list[Row]:
+    """Do what `coef_rows` does, given what was removed from the samples, (S, b, P)."""
+    xp, n_responses = array_namespace(task.Y), task.Y.shape[1]
     rows: list[Row] = []
     for s, f in enumerate(range(len(folds.rows)) if indices is None else indices):
         stack = [xp.reshape(coef[s, ...], (n_responses, -1)) for _, coef in coefs]

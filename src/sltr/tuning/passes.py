@@ -1,7 +1,7 @@
 """Refits of samples that stay in a file or on a cluster, by few passes over them.
 
-Apart from `fits`, which has the samples at hand. Here every product with X is a pass, so
-all subsets, kinds, ranks and ridges share it: ranks do not wait for each other but
+Apart from `fits`, which has the samples at hand. Here every product with X is a pass,
+so all subsets, kinds, ranks and ridges share it: ranks do not wait for each other but
 start from the estimates at once, and the fit to all samples goes along with the folds.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace
 from sltr.refine.factors import CP, StoredUnfoldings, Structure, Tucker, take
-from sltr.refine.low_rank import Swept, Sweeps, next_rank, spectra
+from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
 from sltr.refine.reweight import Facts, facts_of
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
@@ -38,12 +38,17 @@ KKT_SLACK = 0.02
 Answer = Callable[[Sequence[int]], Array]
 
 
-def room_for_refits(X: Any, n_subsets: int, n_responses: int, policy: Policy) -> bool:
-    """Say whether refits of stored samples have room within their memory limit."""
+def room_for_refits(X: Any, n_items: int, policy: Policy) -> bool:
+    """Say whether refits of samples have room; stored ones have a memory limit.
+
+    Items are the subsets times the responses. Each takes arrays of a coefficient's
+    size, and what a sweep over one column of an unfolding sees.
+    """
+    if not is_lazy(X):
+        return True
     n_samples, n_entries = X.shape
-    items = n_subsets * n_responses
-    state = 4 * ARRAYS_OF_AN_ITEM * items * n_entries
-    seen = 4 * items * max(X.sample_shape) * n_samples
+    state = 4 * ARRAYS_OF_AN_ITEM * n_items * n_entries
+    seen = 4 * n_items * max(X.sample_shape) * n_samples
     limit = X.budget.limit
     return state <= limit // 2 and seen <= limit // policy.sweep_share
 
@@ -65,9 +70,7 @@ class StoredRefits:
         estimates = start_estimates(task, pilots.coef[:, 0, ...], start)
         policy = task.policy.for_stored(len(task.samples.shape))
         own = replace(task.for_refits(policy.precision), policy=policy)
-        facts = facts_of(
-            own.samples.flat, items_of(own, training), task.samples.shape
-        )
+        facts = facts_of(own.samples.flat, items_of(own, training), task.samples.shape)
         return StoredRefits(
             own,
             training,

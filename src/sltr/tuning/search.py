@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -12,7 +12,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
-from sltr.refine.low_rank import CPStep, TuckerStep
+from sltr.refine.low_rank import CPStep, Swept, TuckerStep
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import (
     SHARED_REFINEMENTS,
@@ -38,8 +38,18 @@ from sltr.tuning.held_out import (
     coef_rows,
     memory_parts,
     memory_rows,
+    removed_rows,
     scale_factors,
     stored_rows,
+)
+from sltr.tuning.passes import (
+    Columns,
+    Ranked,
+    StoredRefits,
+    columns_with_room,
+    dense_answer,
+    forms_with_room,
+    seeds_of,
 )
 from sltr.tuning.task import Pilots, Task, ridge_pilots
 
@@ -74,6 +84,8 @@ def search(
         if pilots is None:
             rows = stored_rows(variant, folds, part, n_jobs, progress)
             held = held.with_rows(rows, part)
+            if set(part.refinements) - {None, "scale"}:
+                held = _with_stored_refits(held, task.sharing(False), part)
         else:
             held = _searched(held, variant, pilots, part, n_jobs, progress)
     if not held.predictions:
@@ -165,26 +177,27 @@ def _inner_splits(task: Task, rows: np.ndarray) -> list[Split]:
 
 def choose_refit(
     task: Task, base: Candidate, refine: Any, folds: Folds | None = None
-) -> Member:
+) -> tuple[Member, HeldOut | None]:
     """Return the refined candidate, with its factors if it is scaled.
 
     What is not given is chosen by folds: by default every fifth sample is left out.
+    The table of what was tried on them comes along, if something was.
     """
     if refine is None:
-        return Member(base)
+        return Member(base), None
     kind = refine[0] if isinstance(refine, tuple | list) and refine else refine
     base = replace(base, shared=base.shared and kind in SHARED_REFINEMENTS)
     if isinstance(refine, tuple | list) and len(refine) == 1:
         return choose_refit(task, base, refine[0], folds)
     if isinstance(refine, tuple | list):
         shape = (*task.samples.shape, *task.sharing(base.shared).shared)
-        return Member(given_refit(base, refine, shape))
+        return Member(given_refit(base, refine, shape)), None
     [kind] = check_refinements(refine)
     if folds is None:
         everyone = np.arange(task.samples.weight.shape[0])
         folds = Folds.of(task, _inner_splits(task, everyone))
     held = search(task, folds, grid_about(base, kind), compared=False)
-    return choose(task, held, scoring=None).members[0]
+    return choose(task, held, scoring=None).members[0], held
 
 
 class _Stages:
@@ -265,10 +278,173 @@ def _with_refits(
     return held
 
 
+def _with_stored_refits(held: HeldOut, task: Task, grid: Grid) -> HeldOut:
+    """Return the table with all refits of samples that stay where they are.
+
+    They are made on all samples as well, in the same passes: `HeldOut.answers`.
+    """
+    folds, kinds, base = held.folds, grid.refinements, replace(grid.start, shared=False)
+    xp = array_namespace(folds.training)
+    training = xp.concat([folds.training, task.everyone], axis=0)
+    refits = StoredRefits.of(task, training, base)
+    batches = list(grid.thresholds) if "sparse" in kinds else []
+    columns: Columns | None = None
+    if batches:
+        held, columns = _with_stored_lasso(held, refits, base, batches[0], None)
+    low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
+    if low_rank or "reweight" in kinds:
+        steps = refits.reweighted() if len(task.samples.shape) > 1 else {}
+        if "reweight" in kinds and steps:
+            held = _with_stored_steps(held, refits, base, steps)
+        held = _with_stored_ranks(held, refits, base, low_rank, seeds_of(refits, steps))
+    while len(batches) > 1 and _smaller_is_worth_it(held, batches[0]):
+        del batches[0]
+        held, columns = _with_stored_lasso(held, refits, base, batches[0], columns)
+    return held
+
+
+def _with_stored_lasso(
+    held: HeldOut,
+    refits: StoredRefits,
+    base: Candidate,
+    thresholds: Sequence[float],
+    columns: Columns | None,
+) -> tuple[HeldOut, Columns]:
+    """Return the table with the Lasso, and the columns that were read for it."""
+    fits, columns = refits.lasso(thresholds, base.epsilon, columns)
+    distinct = {
+        candidate: coefs
+        for candidate, coefs in fits.items()
+        if candidate.ridge is None
+        or bool((coefs != fits[replace(candidate, ridge=None)]).any())
+    }
+    own, folds = columns.task(refits.task), held.folds
+    removed = refits.removed[:, :, columns.chosen]
+    rows = removed_rows(own, folds, removed, list(distinct.items()), _share_nonzero)
+    answers = {c: refits.sparse_answer(v, columns) for c, v in distinct.items()}
+    return held.with_rows(rows).with_answers(answers), columns
+
+
+def _with_stored_steps(
+    held: HeldOut, refits: StoredRefits, base: Candidate, steps: Mapping[int, Array]
+) -> HeldOut:
+    """Return the table with reweighted estimates; all are predicted in one pass."""
+    coefs = [
+        (replace(base, refine="reweight", steps=step), coef)
+        for step, coef in steps.items()
+    ]
+    task, folds = refits.task, held.folds
+    n_responses = task.Y.shape[1]
+    groups = [
+        (rows, np.concatenate([c[f].reshape(n_responses, -1) for _, c in coefs]))
+        for f, rows in enumerate(folds.rows)
+    ]
+    found = []
+    for f, values in enumerate(task.samples.design.inner_groups(groups)):
+        removed = refits.removed[f, ...]
+        centred = folds.centred(task, f, values, groups[f][1], removed)
+        centred = centred.reshape(-1, len(coefs), n_responses)
+        found += [Row(c, f, centred[:, g, :], 1.0) for g, (c, _) in enumerate(coefs)]
+    answers = {c: dense_answer(coef) for c, coef in coefs}
+    return held.with_rows(found).with_answers(answers)
+
+
+def _with_stored_ranks(
+    held: HeldOut,
+    refits: StoredRefits,
+    base: Candidate,
+    kinds: Sequence[str],
+    seeds: Sequence[Array],
+) -> HeldOut:
+    """Return the table with low-rank refits, all ranks of all kinds at once."""
+    folds, task = held.folds, refits.task
+    n_items = len(folds.rows) * task.Y.shape[1]
+
+    def loss(one: Ranked) -> np.ndarray:
+        return folds.losses(_fold_predictions(folds, one.swept[0].fitted[:n_items]))
+
+    def promising(found: list[Ranked]) -> list[Ranked]:
+        """Return those that are not clearly worse than others of their kind."""
+        room = columns_with_room(refits) // max(1, len(task.policy.ridges) - 1)
+        losses = {id(one): loss(one) for one in found}
+        kept: list[Ranked] = []
+        for one in sorted(found, key=lambda one: folds.total(losses[id(one)])):
+            rivals = [losses[id(o)] for o in found if o.kind == one.kind]
+            best = min(rivals, key=folds.total)
+            worse = _is_better(
+                folds, best, losses[id(one)], errors=task.policy.worse_by
+            )
+            room -= one.n_columns
+            if not worse and (room >= 0 or not kept):
+                kept.append(one)
+        return kept
+
+    forms = forms_with_room(refits, kinds, seeds)
+    ranked = refits.low_rank(forms, seeds, keep=promising)
+    baseline = min(held.losses.values(), key=folds.total, default=None)
+    for kind in kinds:
+        some = [one for one in ranked if one.kind == kind]
+        start = _KnownStart(some, n_items)
+        rows = _low_rank_rows(task, folds, start, kind, base, baseline)
+        answers = {
+            replace(base, refine=kind, rank=one.rank, ridge=swept.ridge): refits.answer(
+                swept.structure
+            )
+            for one in some
+            for swept in one.swept
+        }
+        held = held.with_rows(rows).with_answers(answers)
+    return held
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownStart:
+    """Low-rank refits of one kind that were made at once, as if rank after rank."""
+
+    ranked: Sequence[Ranked]
+    n_items: int  # those of the folds come first
+
+    def first_step(self, kind: str, largest: int) -> _KnownStep | None:
+        """Return the refit of the lowest rank."""
+        return _KnownStep(self.ranked, self.n_items, 0) if self.ranked else None
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownStep:
+    """One rank of them; lower ridges are there, or were not worth it."""
+
+    ranked: Sequence[Ranked]
+    n_items: int
+    place: int
+    shown: int = 1
+
+    @property
+    def rank(self) -> Any:
+        return self.ranked[self.place].rank
+
+    @property
+    def largest_rank(self) -> int:
+        rank = self.ranked[-1].rank
+        return rank if isinstance(rank, int) else max(rank)
+
+    @property
+    def swept(self) -> tuple[Swept, ...]:
+        swept = self.ranked[self.place].swept[: self.shown]
+        return tuple(replace(one, fitted=one.fitted[: self.n_items]) for one in swept)
+
+    def with_lower_ridges(self) -> _KnownStep:
+        return replace(self, shown=len(self.ranked[self.place].swept))
+
+    def next_rank(self) -> _KnownStep | None:
+        if self.place + 1 == len(self.ranked):
+            return None
+        return replace(self, place=self.place + 1, shown=1)
+
+
 def _low_rank_rows(
     task: Task,
     folds: Folds,
-    start: LowRankStart,
+    start: LowRankStart | _KnownStart,
     kind: str,
     base: Candidate,
     baseline: np.ndarray | None,
@@ -286,7 +462,7 @@ def _low_rank_rows(
     best, best_first, n_idle = null, null, 0
     rows: list[Row] = []
     largest = policy.largest_rank(kind, shape)
-    step: CPStep | TuckerStep | None = start.first_step(kind, largest)
+    step: CPStep | TuckerStep | _KnownStep | None = start.first_step(kind, largest)
     while step is not None:
         first = folds.losses(_fold_predictions(folds, step.swept[0].fitted))
         if not _is_better(folds, best_first, first, errors=policy.worse_by):

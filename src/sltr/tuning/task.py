@@ -112,7 +112,6 @@ class Task:
         samples = replace(samples, X=X, weight=weight, covariates=Z)
         return replace(self, samples=samples, Y=Y, shift=shift)
 
-
     def _stored_for_refits(self, precision: str | None) -> Task:
         """Return the task of samples that are shifted and cast when they are read."""
         samples, X, Y = self.samples, self.samples.X, self.Y
