@@ -94,7 +94,8 @@ def test_a_fit_is_the_one_in_memory(rng, size, epsilon):
 def test_tuning_is_the_one_in_memory(rng, size, rule):
     X, y = drawn(rng, size)
     options = {**SMALL_GRID, "rule": rule, "cv": KFold(4, shuffle=True, random_state=0)}
-    here = SLTRRegressorCV(refine=(None, "scale"), **options).fit(X, y)
+    options["refine"] = (None, "scale")
+    here = SLTRRegressorCV(**options).fit(X, y)
     there = SLTRRegressorCV(memory_limit="1MB", **options).fit(as_zarr(X), y)
     scores = "mean_test_score"
     same(there.cv_results_[scores], here.cv_results_[scores])
@@ -248,12 +249,16 @@ def test_the_number_of_passes_is_what_the_page_on_planning_says(rng, monkeypatch
     share_blocks(monkeypatch, 1)
     policy = replace(DEFAULT, waiting_share=1, chunk_share=1, pilot_share=1)
     monkeypatch.setattr(SLTRBase, "_policy", policy)
-    SLTRRegressorCV(memory_limit="1MB", cv=4, **SMALL_GRID).fit(Counted(), y)
-    assert sum(read) == 6 * X.size
+    options = {"memory_limit": "1MB", "cv": 4, **SMALL_GRID}
+    for refine, n_passes in (((None, "scale"), 6), (None, 4)):
+        read.clear()
+        model = SLTRRegressorCV(refine=refine, **options).fit(Counted(), y)
+        assert sum(read) == n_passes * X.size
+        assert model.n_passes_ == n_passes
     read.clear()
-    model = SLTRRegressorCV(memory_limit="1MB", cv=4, refine=None, **SMALL_GRID)
-    model.fit(Counted(), y)
-    assert sum(read) == 4 * X.size
+    model = SLTRRegressorCV(**options).fit(Counted(), y)
+    assert model.n_passes_ == pytest.approx(sum(read) / X.size, abs=0.01)
+    assert model.n_passes_ < 60
 
 
 def test_a_whole_path_from_a_file(rng):
@@ -313,11 +318,84 @@ def test_single_precision_and_whole_numbers(rng):
 
 
 @pytest.mark.parametrize("refine", ["tucker", ("cp", 1, 1.0), (None, "sparse")])
-def test_refits_of_samples_in_a_file_are_refused(rng, refine):
-    X, y = drawn(rng, SIZES[0])
+def test_refits_without_room_are_refused(rng, refine):
+    X = rng.normal(size=(30, 20, 20, 20))
+    y = X[:, 0, 0, 0]
     model = SLTRRegressor if refine != (None, "sparse") else SLTRRegressorCV
-    with pytest.raises(ValueError, match="Load X into memory"):
-        model(refine=refine).fit(as_zarr(X), y)
+    with pytest.raises(ValueError, match="no room for refits"):
+        model(refine=refine, memory_limit="1MB").fit(as_zarr(X), y)
+
+
+def low_rank(rng, n_samples=160, shape=(12, 10, 6)):
+    """A problem whose best refit is of low rank, and samples to predict for."""
+    factors = [rng.normal(size=size) * (np.arange(size) < 4) for size in shape]
+    coef = np.einsum("i,j,k->ijk", *factors)
+    X = rng.normal(size=(n_samples + 200, *shape)) + 3.0
+    y = np.einsum("nijk,ijk->n", X, coef)
+    y = y + 0.3 * y.std() * rng.normal(size=len(y))
+    return X[:n_samples], y[:n_samples], X[n_samples:]
+
+
+@pytest.mark.parametrize("kind", ["zarr", "hdf5", "memmap"])
+def test_refits_out_of_core_predict_as_those_in_memory(
+    rng, tmp_path, kind, samples_stay, monkeypatch
+):
+    X, y, new = low_rank(rng)
+    here, limit = SLTRRegressorCV().fit(X, y), "1GB"
+    if kind == "zarr":
+        stored = as_zarr(X)
+    elif kind == "hdf5":
+        h5py = pytest.importorskip("h5py")
+        stored = h5py.File(tmp_path / "X.h5", "w").create_dataset(
+            "X", data=X, chunks=(16, 12, 5, 6)
+        )
+    else:
+        np.save(tmp_path / "X.npy", X)
+        stored = np.load(tmp_path / "X.npy", mmap_mode="r")
+        limit = 10 * X.nbytes
+        monkeypatch.setattr("sltr.samples.check.is_left_in_place", lambda X, limit: 1)
+    there = SLTRRegressorCV(memory_limit=limit).fit(stored, y)
+    assert set(there.cv_results_["param_refine"]) >= {"reweight", "cp", "tucker"}
+    apart = new.reshape(len(new), -1) @ (here.coef_ - there.coef_).ravel()
+    apart = apart + here.intercept_ - there.intercept_
+    assert np.sqrt(np.mean(apart**2)) < 0.02 * y.std()
+    assert 0 < there.n_passes_ <= 60
+    assert here.n_passes_ == 0
+
+
+def test_labels_out_of_core_are_refitted_as_in_memory(rng, samples_stay):
+    X, y, new = low_rank(rng, 240)
+    labels = np.where(y > np.median(y), "up", "down")
+    here = SLTRClassifierCV().fit(X, labels)
+    there = SLTRClassifierCV().fit(as_zarr(X), labels)
+    apart = here.predict_proba(new) - there.predict_proba(new)
+    assert np.sqrt(np.mean(apart**2)) < 0.02
+
+
+@pytest.mark.parametrize(
+    "refine", [("cp", 2, 0.1), ("tucker", (2, 2, 2), 0.1), ("reweight", 2), "sparse"]
+)
+def test_one_given_refit_out_of_core_is_the_one_in_memory(rng, refine, samples_stay):
+    X, y, new = low_rank(rng)
+    here = SLTRRegressor(refine=refine, lambda_sparse=0.3).fit(X, y)
+    there = SLTRRegressor(refine=refine, lambda_sparse=0.3).fit(as_zarr(X), y)
+    apart = here.predict(new) - there.predict(new)
+    assert np.sqrt(np.mean(apart**2)) < 0.05 * y.std()
+    assert there.refine_settings_ == here.refine_settings_
+
+
+def test_the_lasso_reads_further_columns_until_none_is_missing(rng, monkeypatch):
+    """What the first few columns leave out joins by the optimality conditions."""
+    monkeypatch.setattr("sltr.samples.check.fits_in_memory", lambda X, limit: False)
+    X = rng.normal(size=(80, 12, 10))
+    y = X[:, 0, 0] + 0.8 * X[:, 3, 3] + 0.6 * X[:, 5, 2] + 0.1 * rng.normal(size=80)
+    options = {"lambda_sparse": 0.1, "refine": ("sparse", None)}
+    here = SLTRRegressor(**options).fit(X, y)
+    monkeypatch.setattr("sltr.tuning.passes.COLUMNS_PER_SAMPLE", 0.1)
+    there = SLTRRegressor(**options).fit(as_zarr(X), y)
+    same_support = (here.coef_ != 0) == (there.coef_ != 0)
+    assert same_support[[0, 3, 5], [0, 3, 2]].all()
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=0.05)
 
 
 def test_a_scorer_gets_the_predictions_but_no_samples(rng):
@@ -412,11 +490,13 @@ def test_models_are_saved_with_their_limit(rng, tmp_path):
 
 def test_the_default_says_which_refits_it_leaves_out(rng):
     X, y = drawn(rng, SIZES[0])
-    with pytest.warns(UserWarning, match="refits"):
-        left_out = SLTRRegressorCV(**SMALL_GRID, cv=3).fit(as_zarr(X), y)
+    X = rng.normal(size=(30, 20, 20, 20))
+    y, options = X[:, 0, 0, 0], {**SMALL_GRID, "cv": 3, "memory_limit": "1MB"}
+    with pytest.warns(UserWarning, match="no room for refits"):
+        left_out = SLTRRegressorCV(**options).fit(as_zarr(X), y)
     # Who names them all, in whatever order, asks for the same.
-    given = SLTRRegressorCV(**SMALL_GRID, cv=3, refine=list(DEFAULT_REFINEMENTS[::-1]))
-    with pytest.warns(UserWarning, match="refits"):
+    given = SLTRRegressorCV(**options, refine=list(DEFAULT_REFINEMENTS[::-1]))
+    with pytest.warns(UserWarning, match="no room for refits"):
         same(given.fit(as_zarr(X), y).coef_, left_out.coef_)
 
 

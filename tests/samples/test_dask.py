@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from oracles import assert_close
 from problems import corner, draw
+from sklearn.base import clone
 from test_stored import check_products
 
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
@@ -159,7 +160,7 @@ def test_tall_samples_are_reduced_on_the_cluster(rng):
     y = X[:, 0, 0] + 0.1 * rng.normal(size=90)
     array = da.from_array(X, chunks=(20, 2, 3))
     with dask.config.set(scheduler="threads"):
-        there = SLTRRegressorCV(**SMALL_GRID).fit(array, y)
+        there = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(array, y)
     here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
     assert there.pilot_method_ == "primal"
     assert_close(there.coef_, here.coef_)
@@ -274,10 +275,46 @@ def test_a_worker_killed_while_tuning_changes_nothing(
 
     thread, killed = kill_once(client, busy)
     with joblib.parallel_config(backend="dask"):
-        there = SLTRRegressorCV(n_jobs=2, **SMALL_GRID).fit(array, y)
+        model = SLTRRegressorCV(n_jobs=2, refine=(None, "scale"), **SMALL_GRID)
+        there = model.fit(array, y)
     thread.join()
     assert killed
     assert_close(there.coef_, here.coef_)
+
+
+def test_a_worker_killed_during_a_refit_changes_nothing(
+    rng, client, tmp_path, monkeypatch, samples_stay
+):
+    X, y = drawn(rng)
+    array = da.from_array(X, chunks=(10, 3, 5, 4))
+    model = SLTRRegressorCV(refine=("cp", "sparse"), memory_limit="1GB", **SMALL_GRID)
+    undisturbed = clone(model).fit(array, y)
+    monkeypatch.setattr("sltr.refine.factors._projected", slow_projection(tmp_path))
+
+    def busy(pids):
+        return next(
+            (int(p.read_text()) for p in tmp_path.glob("busy*") if p.read_text()), None
+        )
+
+    thread, killed = kill_once(client, busy)
+    there = clone(model).fit(array, y)
+    thread.join()
+    assert killed
+    assert_close(there.coef_, undisturbed.coef_)
+    here = clone(model).fit(X, y)
+    apart = X.reshape(len(X), -1) @ (here.coef_ - there.coef_).ravel()
+    assert np.std(apart) < 0.02 * y.std()
+
+
+def slow_projection(folder):
+    from sltr.refine.factors import _projected
+
+    def slow(*block):
+        (folder / f"busy-{os.getpid()}").write_text(str(os.getpid()))
+        time.sleep(0.05)
+        return _projected(*block)
+
+    return slow
 
 
 def slow_solve(flag):

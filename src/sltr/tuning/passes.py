@@ -177,7 +177,8 @@ class StoredRefits:
         largest = cross.max(axis=1, keepdims=True)
         use = (cross / np.where(largest > 0, largest, 1.0)).max(axis=0)
         n_samples, n_entries = self.task.samples.flat.shape
-        most = min(self._room_for_columns(), COLUMNS_PER_SAMPLE * n_samples, n_entries)
+        asked = int(COLUMNS_PER_SAMPLE * n_samples)
+        most = min(self._room_for_columns(), asked, n_entries)
         chosen = np.sort(np.argpartition(use, -most)[-most:])
         return self._read(chosen)
 
