@@ -84,7 +84,8 @@ def search(
         if pilots is None:
             rows = stored_rows(variant, folds, part, n_jobs, progress)
             held = held.with_rows(rows, part)
-            if set(part.refinements) - {None, "scale"}:
+            # Those of responses that share a tensor are made in memory alone.
+            if shared is grid.sharing[0] and set(part.refinements) - {None, "scale"}:
                 held = _with_stored_refits(held, task.sharing(False), part)
         else:
             held = _searched(held, variant, pilots, part, n_jobs, progress)
