@@ -1,9 +1,12 @@
 """Configuration of the documentation site."""
 
 import warnings
+from html import escape
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
 
 import sltr
 
@@ -71,16 +74,27 @@ sphinx_gallery_conf = {
 }
 
 
+def mathml(node, block):
+    """Return a formula as MathML; a command that is not known is a warning."""
+    # docutils knows these dots by their other name only.
+    tex = node.astext().replace(r"\dots", r"\ldots")
+    try:
+        return tex2mathml(tex, as_block=block)
+    except MathError as error:
+        logging.getLogger(__name__).warning("%s: %s", tex, error, location=node)
+        return f"<code>{escape(tex)}</code>"
+
+
 def inline_math(self, node):
     """Write a formula in a line of text as MathML."""
-    self.body.append(tex2mathml(node.astext()))
+    self.body.append(mathml(node, block=False))
     raise nodes.SkipNode
 
 
 def displayed_math(self, node):
     """Write a formula of its own line as MathML."""
     self.body.append(self.starttag(node, "div", CLASS="math"))
-    self.body.append(tex2mathml(node.astext(), as_block=True) + "</div>")
+    self.body.append(mathml(node, block=True) + "</div>")
     raise nodes.SkipNode
 
 

@@ -170,7 +170,8 @@ class ORTRRRegressor(_TRR):
     r"""Optimal-rank tensor ridge regression (orTRR): least squares, rank found.
 
     .. math:: \min_{B_1, \dots, B_M, b} \sum_i \left(y_i - \langle [[B_1, \dots, B_M]],
-              X_i \rangle - b \right)^2 + \frac{n}{\beta} \Big(\sum_r \|v_r\|_2 \Big)^2,
+              X_i \rangle - b \right)^2
+              + \frac{n}{\beta} \left(\sum_r \|v_r\|_2 \right)^2,
 
     where :math:`v_r` stacks the r-th columns of all factors. The group penalty shrinks
     whole components to nothing, and those are dropped: starting from `max_rank`, the

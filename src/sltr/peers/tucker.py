@@ -102,8 +102,8 @@ class TuckerRegressor(RegressorBeside, TensorGLMBase):
     g, :math:`g(E y_i) = \langle B, X_i \rangle + \gamma^T z_i` is fitted by block
     relaxation, factor by factor and then the core, of
 
-    .. math:: \min \; \mathrm{dev} + n \alpha_{ridge} \Big(\|G\|_F^2
-              + \sum_m \|B_m\|_F^2 \Big),
+    .. math:: \min \; \mathrm{dev} + n \alpha_{ridge} \left(\|G\|_F^2
+              + \sum_m \|B_m\|_F^2 \right),
 
     where n is the sum of the weights and X (and a normal y) has unit mean square once
     centred: the penalty does not depend on units.
