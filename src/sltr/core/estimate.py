@@ -162,7 +162,8 @@ def estimate(
         becomes ‖V_g − Z_g‖₂ ≤ √|g|·λ_sparse.
     entry_weights : array of shape (p1, …, pM), optional
         Weights ω ≥ 0 of the entries in ‖V‖₁, and of their radii: ``|V − Z|`` is at most
-        ω·λ_sparse. Zero leaves an entry as the pilot has it. With `slices` equal in each slice.
+        ω·λ_sparse. Zero leaves an entry as the pilot has it. With `slices` equal in
+        each slice.
     positive : bool
         Whether no entry may be negative. Negative ones of the pilot count as zero.
 

@@ -238,8 +238,8 @@ class SLTRRegressor(TensorResponses, _SLTR):
         Modes, by number or name, whose slices are switched on and off as a whole: with
         "time" whole time points, with ("x", "y") all that is at one pair of places.
         The sum of ``|W|`` becomes ``Σ_g √|g|·‖W_g‖₂`` over slices g, and
-        `lambda_sparse` bounds the root mean square of W_g − Z_g. Refits do not obey this and the next two:
-        `refine` must be None or "scale".
+        `lambda_sparse` bounds the root mean square of W_g − Z_g. Refits do not obey
+        this and the next two: `refine` must be None or "scale".
     entry_weights : array of shape (p1, …, pM), optional
         Weights ω ≥ 0 of the entries in the sparse step: ``Σω|W|`` with ``|W − Z|`` ≤
         ω·λ_sparse. Zero leaves an entry as the pilot has it; for no penalty at all
