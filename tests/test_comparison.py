@@ -300,3 +300,40 @@ def test_rows_print_as_a_table_and_become_a_data_frame(rng):
     assert frame.loc[1, "r2"] == summary(rows)[1]["r2"]
     failed = [*rows, rows[0] | {"error": "<b>", "metrics": {}}]
     assert "&lt;b&gt;" in type(rows)(failed)._repr_html_()
+
+
+def test_every_method_knows_the_covariates(rng):
+    """The null model is least squares on them; ridge is the joint fit."""
+    X = rng.normal(size=(90, 4, 3))
+    age, site = rng.normal(size=90), rng.choice(["a", "b"], size=90)
+    table = list(zip(age, site, strict=True))
+    y = X[:, 0, 0] + 4.0 * age + 2.0 * (site == "b") + 0.1 * rng.normal(size=90)
+    without = {r["method"]: r for r in summary(compare(X, y, folds=3))}
+    with pytest.raises(ValueError, match="covariates has 9 values"):
+        compare(X, y, covariates=table[:9])
+    rows = compare(X, y, ("sltr", "cp"), folds=3, covariates=table)
+    assert not any(row["error"] for row in rows)
+    found = {row["method"]: row for row in summary(rows)}
+    assert without["sltr"]["r2"] < 0.5
+    assert 0.85 < found["null"]["r2"] < 0.97
+    for name in ("ridge", "sltr", "cp"):
+        assert found[name]["r2"] > 0.99
+    labels = np.where(y > 0, "up", "down")
+    by_label = compare(X, labels, "sltr", folds=3, covariates=table)
+    assert not any(row["error"] for row in by_label)
+    assert {r["method"]: r for r in summary(by_label)}["null"]["auroc"] > 0.9
+    with pytest.raises(ValueError, match="more than two classes"):
+        compare(X, np.arange(90) % 3, classification=True, covariates=table)
+
+
+def test_test_rows_change_no_slope_of_a_comparison(rng):
+    """The null model beside covariates is least squares on the training rows."""
+    X, Z = rng.normal(size=(40, 3, 2)), rng.normal(size=(40, 2))
+    y = Z @ [1.0, -2.0] + rng.normal(size=40)
+    rows = compare(X, y, (), folds=4, covariates=Z)
+    folds = KFold(4, shuffle=True, random_state=0).split(X)
+    scores = [row["metrics"]["mse"] for row in rows if row["method"] == "null"]
+    for (train, test), score in zip(folds, scores, strict=True):
+        basis = np.column_stack([np.ones(40), Z])
+        slopes = np.linalg.lstsq(basis[train], y[train], rcond=None)[0]
+        assert score == pytest.approx(np.mean((y[test] - basis[test] @ slopes) ** 2))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from html import escape
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_regressor
+from sklearn.base import BaseEstimator, RegressorMixin, is_regressor
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import (
     GridSearchCV,
@@ -29,6 +30,7 @@ from sltr.estimators.labels import label_indicators
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
 from sltr.peers.registry import Method, method
 from sltr.samples.check import check_plain
+from sltr.samples.covariates import encoded
 from sltr.tuning.folds import check_folds, group_folds
 
 Row = dict[str, Any]
@@ -118,6 +120,7 @@ def compare(
     *,
     folds: int | None = None,
     groups: Any = None,
+    covariates: Any = None,
     classification: bool | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -140,6 +143,10 @@ def compare(
     groups : array of shape (n,), optional
         Samples that belong together and stay on one side, tuning included: methods
         choose on folds of groups, ridge its penalty too.
+    covariates : array or table of n rows, optional
+        Numbers and categories that every method knows, without a penalty. Methods
+        that take none are fitted to what least squares on the training samples leaves
+        of X and y; of two labels these regress 0 and 1. Not for more classes.
     classification : bool, optional
         Default: as `is_classification` finds.
     random_state : int
@@ -166,11 +173,17 @@ def compare(
     """
     X, y = np.asarray(check_plain(X, "X")), np.asarray(check_plain(y, "y"))
     y = column_or_1d(y)
-    _check_lengths(X, y=y, groups=groups)
+    _check_lengths(X, y=y, groups=groups, covariates=covariates)
     names = (methods,) if isinstance(methods, str) else methods
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]
     kind = response_kind(y, classification)
     labels = kind != "regression"
+    if covariates is not None and kind == "multi-class":
+        msg = (
+            "covariates were given with more than two classes; expected numbers or two "
+            "labels. Compare one class with the rest, or leave the covariates out."
+        )
+        raise ValueError(msg)
     codes = np.unique(y, return_inverse=True)[1] if labels else y.astype(float)
     if folds is None:
         folds = 5 if groups is None else max(2, min(5, len(np.unique(groups))))
@@ -187,9 +200,17 @@ def compare(
             row |= {"metrics": {}, "fit_seconds": None, "error": None}
             try:
                 model = tuned_model(entry, kind=kind, n_jobs=n_jobs)
+                given: dict[str, Any] = {"groups": inside, "labels": labels}
+                if covariates is not None:
+                    given["covariates"] = _rows_of(covariates, train)
+                    if not has_fit_parameter(model, "covariates"):
+                        model = tuned_model(entry, kind="regression", n_jobs=n_jobs)
+                        model = _BesideCovariates(model)
                 start = perf_counter()
-                fit_tuned(model, X[train], codes[train], groups=inside, labels=labels)
+                fit_tuned(model, X[train], codes[train], **given)
                 row["fit_seconds"] = perf_counter() - start
+                if covariates is not None:
+                    model = _given_covariates(model, _rows_of(covariates, test))
                 row["metrics"] = {
                     name: float(SCORES[name](model, X[test], codes[test]))
                     for name in SHOWN[kind]
@@ -200,6 +221,52 @@ def compare(
     if progress is not None:
         progress(total, total, "")
     return Table(rows)
+
+
+def _rows_of(table: Any, rows: np.ndarray) -> Any:
+    """Return some rows of an array, a list or a table."""
+    if isinstance(table, list | tuple):
+        return [table[row] for row in rows]
+    return table.iloc[rows] if hasattr(table, "iloc") else np.asarray(table)[rows]
+
+
+def _given_covariates(model: Any, covariates: Any) -> Any:
+    """Return a model that predicts from samples alone, beside these covariates."""
+    bound = copy(model)
+    for name in ("predict", "decision_function", "predict_proba"):
+        if hasattr(model, name):
+            ask = partial(getattr(model, name), covariates=covariates)
+            setattr(bound, name, ask)
+    return bound
+
+
+class _BesideCovariates(RegressorMixin, BaseEstimator):
+    """A regressor that takes no covariates, on what they do not explain.
+
+    X and y lose their least squares on an intercept and the covariates. For a model
+    that is least squares with a penalty on X alone, this is the joint fit.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def fit(self, X: Any, y: Any, covariates: Any, groups: Any = None) -> Any:
+        """Fit the slopes, then the model to the residuals."""
+        encoding, Z = encoded(covariates, len(X))
+        self.encoding_, basis = encoding, np.column_stack([np.ones(len(X)), Z])
+        flat = np.reshape(X, (len(X), -1))
+        self.X_slopes_ = np.linalg.lstsq(basis, flat, rcond=None)[0]
+        self.y_slopes_ = np.linalg.lstsq(basis, y, rcond=None)[0]
+        rest = np.reshape(flat - basis @ self.X_slopes_, np.shape(X))
+        fit_tuned(self.model, rest, y - basis @ self.y_slopes_, groups=groups)
+        return self
+
+    def predict(self, X: Any, covariates: Any) -> np.ndarray:
+        """Return what covariates and residuals predict."""
+        Z = self.encoding_.encode(covariates, len(X))
+        basis = np.column_stack([np.ones(len(X)), Z])
+        explained = np.reshape(basis @ self.X_slopes_, np.shape(X))
+        return basis @ self.y_slopes_ + self.model.predict(X - explained)
 
 
 def _check_lengths(X: np.ndarray, **beside: Any) -> None:
