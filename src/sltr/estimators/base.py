@@ -375,8 +375,9 @@ class TensorResponses(RegressorMixin):
             truth, predicted = truth.reshape(rows), predicted.reshape(rows)
         if not isinstance(multioutput, str):
             multioutput = np.ravel(multioutput)
+        weight = None if sample_weight is None else to_numpy(sample_weight)
         found = r2_score(
-            truth, predicted, sample_weight=sample_weight, multioutput=multioutput
+            truth, predicted, sample_weight=weight, multioutput=multioutput
         )
         raw = isinstance(multioutput, str) and multioutput == "raw_values"
         return np.reshape(found, shape_out) if raw else float(found)
