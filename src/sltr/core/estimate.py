@@ -19,6 +19,7 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
+    clip,
     free_entries,
     has_real_numbers,
     is_array_api,
@@ -349,6 +350,38 @@ def absolute_radii(
     slack = 1.0 + 8.0 * float(xp.finfo(pilots.dtype).eps)
     sparse = sparse * (slack * largest)[:, None]
     return sparse, low * (slack * xp.stack(norms, axis=1))[:, None, :]
+
+
+def adaptive_estimate(pilots: Array, fractions: Array) -> Array:
+    """Return the sparsest tensors in boxes that are narrow where pilots are large.
+
+    For pilots Z (Q, p1, …, pM) and fractions t (G,), with a = t·max|Z|, solves
+
+        min_W  α‖W‖₁ + Σ_k β_k‖W_(k)‖_*   s.t.  |W_i − Z_i| ≤ a_i,
+        a_i = a²/|Z_i| where |Z_i| > a, else |Z_i|,
+
+    for all weights with α ≥ Σβ_k, and for all spectral balls about Z that hold the
+    solution: the closed form of `Problem.is_closed_form`, whose proof goes entry by
+    entry and so allows a radius for each. The solution is S_{a_i}(Z_i), that is
+    Z_i·(1 − a²/Z_i²) or zero. A box of one radius for all entries would move large
+    entries as far as small ones; this one trusts the pilot where it is large. With
+    t = 0 the pilot stays as it is, with t = 1 nothing is left. Returns (Q, G, …).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> adaptive_estimate(np.array([[4.0, 2.0, -0.5]]), np.array([0.0, 0.25, 1.0]))
+    array([[[ 4.  ,  2.  , -0.5 ],
+            [ 3.75,  1.5 , -0.  ],
+            [ 0.  ,  0.  , -0.  ]]])
+    """
+    xp = array_namespace(pilots)
+    Z, size = pilots[:, None, ...], xp.abs(pilots)[:, None, ...]
+    largest = xp.max(size, axis=tuple(range(1, size.ndim)))
+    trailing = (None,) * (pilots.ndim - 1)
+    a = (largest[:, None] * fractions)[(..., *trailing)]
+    ratio = a / xp.where(size > 0, size, 1.0)
+    return Z * clip(1.0 - ratio * ratio, 0.0, None)
 
 
 def independent_pilots(pilots: Array) -> list[int]:

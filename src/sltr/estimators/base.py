@@ -255,18 +255,14 @@ class SLTRBase(BaseEstimator):
         offset = task.y_shift * task.y_unit if task.fit_intercept else 0.0
         factors = np.ones(coef.shape[0]) if scale is None else scale
         single = coef.shape[0] == 1
+        self.coef_, self.pilot_ = self._shaped(coef), self._shaped(pilot)
         if shape_out:
-            xp, shape = array_namespace(coef), (*coef.shape[1:], *shape_out)
-            self.coef_, self.pilot_ = (
-                xp.reshape(xp.moveaxis(part, 0, -1), shape) for part in (coef, pilot)
-            )
             intercept = intercept + as_array(offset, intercept)
-            self.intercept_ = xp.reshape(intercept, shape_out)
+            self.intercept_ = array_namespace(coef).reshape(intercept, shape_out)
         elif single:
-            self.coef_, self.pilot_ = coef[0, ...], pilot[0, ...]
             self.intercept_ = float(intercept[0]) + offset
         else:
-            self.coef_, self.pilot_, self.intercept_ = coef, pilot, intercept
+            self.intercept_ = intercept
         if is_classifier(self):
             ranks = [numerical_ranks(coef[k, ...]) for k in range(coef.shape[0])]
             self.ranks_ = ranks[0] if single else ranks
@@ -274,6 +270,14 @@ class SLTRBase(BaseEstimator):
             self.ranks_ = numerical_ranks(self.coef_)
         scales = factors.reshape(shape_out) if shape_out else factors
         self.scale_ = scales if is_classifier(self) or shape_out else float(scales[0])
+
+    def _shaped(self, coef: Array) -> Array:
+        """Return coefficients (K, p1, …, pM) as an estimator has them."""
+        shape_out = getattr(self, "shape_out_", ())
+        if shape_out:
+            xp, shape = array_namespace(coef), (*coef.shape[1:], *shape_out)
+            return xp.reshape(xp.moveaxis(coef, 0, -1), shape)
+        return coef[0, ...] if coef.shape[0] == 1 else coef
 
     def _set_covariates(self, task: Task, fitted: Fitted) -> Array:
         """Set what was found of covariates; return what it adds to intercepts, (K,)."""

@@ -46,7 +46,7 @@ from sltr.tuning.choose import (
     cv_table,
     null_scores,
 )
-from sltr.tuning.final import Fitted, final_fit
+from sltr.tuning.final import Fitted, choose_radius, final_fit
 from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
 from sltr.tuning.held_out import HeldOut
 from sltr.tuning.passes import room_for_refits
@@ -158,7 +158,9 @@ class _SLTRCV(SLTRBase):
                 weighted=weighted,
                 grouped=grouped,
             )
-            fitted = final_fit(task, choice.members, task.everyone, held)
+            choice = self._last_step(task, held, choice)
+            members, radius = choice.members, choice.radius
+            fitted = final_fit(task, members, task.everyone, held, radius)
         null = null_scores(task, held.folds, self.scoring, classes, weighted)
         self._remember(task, held, choice, fitted, null)
         return choice, held.folds
@@ -207,6 +209,11 @@ class _SLTRCV(SLTRBase):
         )
         return held, choice
 
+    def _last_step(self, task: Task, held: HeldOut, choice: Choice) -> Choice:
+        """Return the choice with its radius, if the rule makes an answer of means."""
+        asked = self.rule in ("average", "vote")
+        return choose_radius(task, held, choice) if asked else choice
+
     def _remember(
         self,
         task: Task,
@@ -236,7 +243,9 @@ class _SLTRCV(SLTRBase):
         self.scored_by_ = default_metric(held.folds.rows)
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
+        self.sparse_radius_ = 0.0 if choice.radius is None else choice.radius
         self._set_coef(task, fitted, best.scale)
+        self.refined_ = self._shaped(fitted.refined[0, ...])
         self._tell()
 
 
@@ -277,8 +286,10 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
         squared errors agree with those of the best: exp(−z²/2) at z standard errors
         of the difference. First within each kind (the pilot, the paper's estimates,
         each refinement), then between the kinds, where the pilot counts more and
-        low-rank and sparse refits less if samples are few. "vote": the same, an
-        earlier name. "best": the best candidate
+        low-rank and sparse refits less if samples are few. The answer is the sparsest
+        tensor in a box about this mean, whose width held-out errors choose; it is zero
+        where nothing predicts clearly better than the mean response. "vote": the
+        same, an earlier name. "best": the best candidate
         alone: of exact rank if it is a low-rank refit, with exact zeros if it is
         "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
@@ -309,7 +320,13 @@ standardize, smooth, slices, entry_weights, positive, max_iter
 mask_, \
 standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
-        candidate's, gap and iterations are the worst of the estimates involved.
+        candidate's, iterations are the worst of the estimates involved. The gap is
+        that of `coef_`: zero with `rule="average"`, whose last step has a closed form.
+    sparse_radius_ : float
+        Of the last step, relative to the largest entry of `refined_`: 0 leaves the
+        refined pilot as it is, 1 says that nothing was found.
+    refined_ : array of the shape of `coef_`
+        The refined pilot: the weighted mean of the candidates, before the last step.
     epsilon_, lambda_sparse_, lambda_low_ : float
         Of the best candidate, as are the next. Of "reweight", "tucker" and "cp": those
         of the estimate that the refit starts from. Of "sparse": `lambda_sparse_` is the
@@ -321,7 +338,7 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
     scale_ : float, or array of shape (q1, …, qQ)
         The factor of `refine_ == "scale"`, else 1.
     weights_ : array of shape (n_candidates,)
-        Each candidate's share in `coef_`.
+        Each candidate's share in `refined_`.
     best_index_ : int
     best_score_ : float
         Mean held-out score of the best candidate alone, not of the mean of several
@@ -412,7 +429,7 @@ max_iter, n_jobs, memory_limit, progress, verbose
 n_iter_, mask_, standardize_, smooth_, fill_, shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
-best_index_, best_score_, null_score_, scored_by_, cv_results_
+sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_results_
         As for `SLTRRegressorCV`.
     held_out_scores_ : dict of arrays of shape (n_folds,)
         As for `SLTRRegressorCV`: "roc_auc" and "accuracy".

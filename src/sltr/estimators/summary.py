@@ -14,6 +14,9 @@ from sltr.tuning.candidates import SETTINGS, own_settings
 from sltr.tuning.scores import metric_name
 
 
+NOTHING = "nothing that predicts clearly better than the null model; coef_ is zero"
+
+
 @dataclass(frozen=True)
 class Summary:
     """What a fitted model found; prints as text, and as a table in Jupyter.
@@ -40,6 +43,8 @@ class Summary:
         How many candidates `coef_` is the mean of.
     dual_gap, tol : float
         The relative duality gap reached, and the one asked for.
+    sparse_radius : float or None
+        Of the last step; None for a model without one.
     n_iter : int
     """
 
@@ -59,17 +64,20 @@ class Summary:
     dual_gap: float
     tol: float
     n_iter: int
+    sparse_radius: float | None = None
 
     def lines(self) -> list[tuple[str, str]]:
         """Return names and texts, one pair for each line."""
         zeros = self.n_entries - self.n_nonzero
         share = 100.0 * zeros / self.n_entries
         mean = f"; the mean of {self.n_averaged} candidates, this one is the best"
+        found = [("found", NOTHING)] if self.sparse_radius == 1.0 else []
         chosen = ", ".join(f"{k} = {_text(v)}" for k, v in self.chosen.items())
         return [
             ("samples of shape", _text(self.shape)),
             ("held-out score", self._score_text()),
             *([("p-value", self._p_text())] if self.p_value is not None else []),
+            *found,
             ("zeros", f"{zeros:,} of {self.n_entries:,} entries ({share:.1f} %)"),
             ("ranks of unfoldings", _text(self.ranks)),
             ("chosen", chosen + (mean if self.n_averaged > 1 else "")),
@@ -84,6 +92,8 @@ class Summary:
         return f"{self.scored_by} {self.score:.3f}{error}{null}"
 
     def _gap_text(self) -> str:
+        if self.sparse_radius is not None:
+            return f"{self.dual_gap:.1e}: the last step has a closed form"
         plain = self.n_averaged == 1 and self.chosen["refine"] in (None, "scale")
         whose = "" if plain else ", of the estimates before refinement"
         steps = f"{self.n_iter} iteration{'s' if self.n_iter > 1 else ''}"
@@ -132,7 +142,14 @@ def summarise(model: Any, test: Any = None) -> Summary:
         dual_gap=model.dual_gap_,
         tol=model.tol,
         n_iter=model.n_iter_,
+        sparse_radius=_last_radius(model) if tuned else None,
     )
+
+
+def _last_radius(model: Any) -> float | None:
+    """Return the radius of the last step; other rules and old models have none."""
+    averaged = model.rule in ("average", "vote")
+    return getattr(model, "sparse_radius_", None) if averaged else None
 
 
 def entries_looked_at(model: Any, coefs: np.ndarray) -> int:

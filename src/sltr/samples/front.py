@@ -89,9 +89,24 @@ class Front:
 
     def coef(self, coef: Array) -> Array:
         """Return coefficients (K, …) of mapped samples for samples as they were."""
-        xp = array_namespace(coef)
+        return self.of_given(self.unsmoothed(coef))
+
+    def unsmoothed(self, coef: Array) -> Array:
+        """Return coefficients (K, …) of the samples before modes were smoothed."""
         for mode, root in self.roots.items():
             coef = mode_product(coef, as_array(root, coef), mode)
+        return coef
+
+    def smoothed(self, coef: Array) -> Array:
+        """Undo `unsmoothed`: return coefficients (K, …) of the mapped samples."""
+        for mode, root in self.roots.items():
+            inverse = as_array(np.linalg.inv(root), coef)
+            coef = mode_product(coef, inverse, mode)
+        return coef
+
+    def of_given(self, coef: Array) -> Array:
+        """Return `unsmoothed` coefficients (K, …) for samples as they were given."""
+        xp = array_namespace(coef)
         if self.scale is not None:
             coef = coef / as_array(self.scale, coef)
         if self.kept is None:

@@ -158,6 +158,15 @@ def agreement_weights(
     return np.where(rest > 0, rest, 0.0)
 
 
+def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
+    """Return the standard error of the weighted mean of values (n,).
+
+    A whole weight counts as that many equal samples.
+    """
+    pair = np.stack([np.zeros_like(values), values], axis=1)
+    return float(_excess(0, pair, weight)[1][1])
+
+
 def _excess(
     best: int, losses: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -264,7 +273,10 @@ class Choice:
     members: list[Member]  # the best one first
     weights: np.ndarray  # (G,)
     scores: np.ndarray  # (F, G)
-    held_out: list[np.ndarray]  # the final mean's predictions by fold, (n_rows, K)
+    held_out: list[np.ndarray]  # the answer's predictions by fold, (n_rows, K)
+    # Of the last step, relative to the largest entry of the members' mean: 0 leaves it
+    # as it is, 1 leaves nothing; None where the mean itself is the answer.
+    radius: float | None = None
 
 
 def check_choosing(scoring: Any, rule: Any) -> None:

@@ -1,18 +1,26 @@
-"""The final fit: the chosen candidates on given subsets, and their weighted mean."""
+"""The final fit: the chosen candidates' mean, and the sparse problem about it.
+
+The weighted mean of the chosen candidates is the refined pilot. The last step makes
+the answer from it: the sparsest tensor in a box about the refined pilot. Held-out
+errors say how wide the box is. Where nothing predicts clearly better than the null
+model, the answer is zero.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
+from sltr.core.estimate import adaptive_estimate
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.choose import Member
+from sltr.tuning.choose import Choice, Member, standard_error
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
+from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import HeldOut
 from sltr.tuning.passes import given_refits
 from sltr.tuning.task import Pilots, Task, ridge_pilots
@@ -26,11 +34,12 @@ class Fitted:
     of the responses less what was subtracted from them.
 
     Gap, iterations and convergence are the worst of the estimates that were solved
-    for.
+    for. Where the last step was taken, the coefficient is its exact solution.
     """
 
     coef: Array  # (S, K, p1, …, pM)
-    pilot: Array  # (S, K, p1, …, pM), of the first member
+    refined: Array  # (S, K, p1, …, pM), the refined pilot
+    pilot: Array  # (S, K, p1, …, pM), the ridge pilot of the first member
     intercept: Array  # (S, K), and so have the rest
     covariate_coef: Array  # (S, q, K)
     gap: Array
@@ -44,12 +53,140 @@ def final_fit(
     members: Sequence[Member],
     training: Array,
     held: HeldOut | None = None,
+    radius: float | None = None,
 ) -> Fitted:
     """Fit the weighted mean of some candidates on each of the subsets (S, n).
 
+    With a `radius` the answer is the sparsest tensor in the box about that mean; it is
+    relative to the largest entry. Refits that `held` knows are not made again: the
+    subset is all samples, perhaps followed by the folds.
+    """
+    subsets: list[int] = []
+    if held is not None:
+        n_folds = len(held.folds.rows)
+        # All samples come last there, and first here.
+        subsets = [n_folds, *range(n_folds)][: training.shape[0]]
+    mean = _mean_fit(task, members, training, held, subsets)
+    coef, entries = mean.coef, _entries(task, mean.coef)
+    answer = entries
+    if radius:  # zero leaves the refined pilot as it is
+        answer = _in_box(entries, [radius])[:, :, 0, ...]
+        coef = _of_entries(task, answer)
+    beside = basis_coefs(coef, task, training, mean.pilots)  # (S, b, K)
+    n_first = int(task.fit_intercept)
+    xp, unit = array_namespace(coef), as_array(task.y_unit, coef)
+    pilot = xp.reshape(mean.pilots.coef[:, 0, ...], coef.shape)
+    gap, n_iter, converged = _worst(mean.solved)
+    return Fitted(
+        _as_given(task, answer),
+        _as_given(task, entries),
+        _as_given(task, _entries(task, pilot)),
+        xp.sum(beside[:, :n_first, :], axis=1) * unit,
+        beside[:, n_first:, :] * unit,
+        gap if radius is None else 0.0 * gap,
+        n_iter,
+        converged,
+        lasso_gap=mean.lasso_gap,
+    )
+
+
+def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
+    """Return the choice with the radius of the last step, and what it predicts.
+
+    The chosen mean is fitted to each fold again, and every radius of the policy tried
+    on it. The radius of least held-out error is taken, the null model (radius 1) unless
+    the gain over it is clear. Refits are in single precision, as when they were chosen.
+    """
+    task, folds = task.with_loose_gap(), held.folds
+    radii, n_folds = task.policy.last_radii, len(folds.rows)
+    predictions: list[np.ndarray] = []  # (n_rows, K, R) by fold
+    epsilons = {member.candidate.epsilon for member in choice.members}
+    for batch in fold_batches(task, folds, len(epsilons) + len(radii)):
+        indices = range(n_folds)[batch]
+        members = [_of_folds(held, member, indices) for member in choice.members]
+        training = folds.training[batch, ...]
+        precision = task.policy.precision
+        mean = _mean_fit(task, members, training, held, indices, precision)
+        predictions += _predictions(task, folds, indices, mean, radii)
+    losses = np.stack(
+        [folds.losses([p[:, :, r] for p in predictions]) for r in range(len(radii))]
+    )
+    null = folds.losses([0.0] * n_folds)
+    weight = np.concatenate(folds.weights)
+    best = int(np.argmin(losses @ weight))
+    gain = null - losses[best]
+    error = standard_error(gain, weight)
+    if not weight @ gain > task.policy.found_errors * error * weight.sum():
+        values = [0.0 * p[:, :, 0] for p in predictions]
+        return _with_radius(folds, choice, 1.0, values)
+    values = [p[:, :, best] for p in predictions]
+    return _with_radius(folds, choice, radii[best], values)
+
+
+def _with_radius(
+    folds: Folds, choice: Choice, radius: float, values: Sequence[np.ndarray]
+) -> Choice:
+    held_out = [p + mean for p, mean in zip(values, folds.baseline, strict=True)]
+    return replace(choice, radius=radius, held_out=held_out)
+
+
+def _of_folds(held: HeldOut, member: Member, indices: Sequence[int]) -> Member:
+    """Return a member with each fold's own factors, which know none of its rows."""
+    if member.scale is None or member.candidate not in held.factors:
+        return member
+    factors = held.factors[member.candidate]
+    return replace(member, scale=np.stack([factors[f] for f in indices]))
+
+
+def _predictions(
+    task: Task,
+    folds: Folds,
+    indices: Sequence[int],
+    mean: _Mean,
+    radii: Sequence[float],
+) -> list[np.ndarray]:
+    """Return what all radii predict for the rows of some folds, (n_rows, K, R)."""
+    xp, n_responses = array_namespace(mean.coef), task.Y.shape[1]
+    entries = _entries(task, mean.coef)
+    coefs = []
+    for s in range(len(indices)):
+        shrunk = _in_box(entries[s : s + 1, ...], radii)  # (1, K, R, …)
+        batch = shrunk.shape[:3]
+        flat = xp.reshape(shrunk, (1, -1, *shrunk.shape[3:]))
+        coefs.append(xp.reshape(_of_entries(task, flat), (batch[1] * batch[2], -1)))
+    groups = [(folds.rows[f], c) for f, c in zip(indices, coefs, strict=True)]
+    products = task.samples.design.inner_groups(groups)
+    found = []
+    for s, f in enumerate(indices):
+        removed = mean.pilots.removed[s, ...]
+        values = folds.centred(task, f, products[s], coefs[s], removed)
+        found.append(values.reshape(-1, n_responses, len(radii)))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Mean:
+    """The weighted mean of some candidates on S subsets, in front coordinates."""
+
+    coef: Array  # (S, K, p1, …, pM)
+    pilots: Pilots
+    solved: list[PlainFits]  # without coefficients
+    lasso_gap: float
+
+
+def _mean_fit(
+    task: Task,
+    members: Sequence[Member],
+    training: Array,
+    held: HeldOut | None,
+    subsets: Sequence[int],
+    precision: str | None = None,
+) -> _Mean:
+    """Fit the weighted mean of some candidates on each of the subsets (S, n).
+
     All penalties' pilots take one pass over the samples. Estimates are added up as
-    they are found, so that only a chunk of them is held. Refits that `held` knows are
-    not made again: the subset is all samples, perhaps followed by the folds.
+    they are found, so that only a chunk of them is held. `subsets` are the numbers by
+    which `held` knows them.
     """
     refits = {m.candidate: m.weight for m in members if not m.candidate.is_plain}
     # Refits start from the estimate of theirs that is the first of those that share a
@@ -88,20 +225,19 @@ def final_fit(
     for shared in (False, True):
         same = [c for c in refits if c.shared == shared]
         variant, begun = task.sharing(shared), estimates.get(shared)
-        refitted = _refitted(variant, training, same, begun, gaps.append, held)
+        refitted = _refitted(
+            variant,
+            training,
+            same,
+            begun,
+            gaps.append,
+            known={} if held is None else held.answers,
+            subsets=subsets,
+            precision=precision,
+        )
         for candidate, values in refitted.items():
             coef = coef + refits[candidate] * values
-    beside = basis_coefs(coef, task, training, pilots)  # (S, b, K)
-    n_first, unit = int(task.fit_intercept), as_array(task.y_unit, coef)
-    pilot = xp.reshape(pilots.coef[:, 0, ...], shape)
-    return Fitted(
-        _as_given(task, coef),
-        _as_given(task, pilot),
-        xp.sum(beside[:, :n_first, :], axis=1) * unit,
-        beside[:, n_first:, :] * unit,
-        *_worst(solved),
-        lasso_gap=max(gaps),
-    )
+    return _Mean(coef, pilots, solved, max(gaps))
 
 
 def _refitted(
@@ -110,37 +246,63 @@ def _refitted(
     candidates: Sequence[Candidate],
     estimates: Array | None,
     unconverged: Callable[[float], object],
-    held: HeldOut | None,
+    *,
+    known: Mapping[Candidate, Callable[[Sequence[int]], Array]],
+    subsets: Sequence[int],
+    precision: str | None,
 ) -> dict[Candidate, Array]:
     """Return the coefficients of refits, (S, K, p1, …, pM)."""
     if not is_lazy(task.samples.X):
-        return refit_coefs(task, training, candidates, estimates, unconverged)
-    known = {} if held is None else held.answers
-    subsets: list[int] = []
-    if held is not None:
-        n_folds = len(held.folds.rows)
-        # All samples come last there, and first here.
-        subsets = [n_folds, *range(n_folds)][: training.shape[0]]
-    found = {c: known[c](subsets) for c in candidates if c in known}
+        return refit_coefs(
+            task, training, candidates, estimates, unconverged, precision=precision
+        )
+    found = {c: known[c](list(subsets)) for c in candidates if c in known}
     rest = [c for c in candidates if c not in known]
     return found | given_refits(task, training, rest, unconverged)
 
 
-def _as_given(task: Task, coef: Array) -> Array:
-    """Return coefficients (S, K, …) without the map in front, in y's units."""
-    xp, batch = array_namespace(coef), coef.shape[:2]
+def _in_box(entries: Array, radii: Sequence[float]) -> Array:
+    """Return the answers about refined pilots (S, K, …) for all radii, (S, K, R, …)."""
+    xp, batch = array_namespace(entries), entries.shape[:2]
+    pilots = xp.reshape(entries, (-1, *entries.shape[2:]))
+    found = adaptive_estimate(pilots, as_array(list(radii), entries))
+    return xp.reshape(found, (*batch, *found.shape[1:]))
+
+
+def _entries(task: Task, coef: Array) -> Array:
+    """Return coefficients (S, K, …) whose zeros are zeros of the given entries.
+
+    Smooth modes mix entries, so this undoes them. Units stay those in front.
+    """
+    return _mapped(coef, None if task.front is None else task.front.unsmoothed)
+
+
+def _of_entries(task: Task, entries: Array) -> Array:
+    """Undo `_entries`."""
+    return _mapped(entries, None if task.front is None else task.front.smoothed)
+
+
+def _as_given(task: Task, entries: Array) -> Array:
+    """Return `_entries` (S, K, …) without the map in front, in y's units."""
+    xp = array_namespace(entries)
     if np.ndim(task.y_unit):
-        unit = as_array(task.y_unit, coef)
-        coef = coef * xp.reshape(unit, (-1, *[1] * (coef.ndim - 2)))
-    if task.front is None:
+        unit = as_array(task.y_unit, entries)
+        entries = entries * xp.reshape(unit, (-1, *[1] * (entries.ndim - 2)))
+    return _mapped(entries, None if task.front is None else task.front.of_given)
+
+
+def _mapped(coef: Array, function: Callable[[Array], Array] | None) -> Array:
+    """Apply a map of batches of tensors to coefficients (S, K, …)."""
+    if function is None:
         return coef
-    found = task.front.coef(xp.reshape(coef, (-1, *coef.shape[2:])))
+    xp, batch = array_namespace(coef), coef.shape[:2]
+    found = function(xp.reshape(coef, (-1, *coef.shape[2:])))
     return xp.reshape(found, (*batch, *found.shape[1:]))
 
 
 def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
-    """Return coefficients (S, K, P) times each response's factor."""
-    return coef if scale is None else coef * as_array(scale, coef)[:, None]
+    """Return coefficients (S, K, P) times factors (K,) or (S, K)."""
+    return coef if scale is None else coef * as_array(scale, coef)[..., None]
 
 
 def _worst(solved: Sequence[PlainFits]) -> tuple[Array, Array, Array]:

@@ -296,6 +296,8 @@ def refit_coefs(
     candidates: Sequence[Candidate],
     estimates: Array | None,
     unconverged: Callable[[float], object] | None = None,
+    *,
+    precision: str | None = None,
 ) -> dict[Candidate, Array]:
     """Return the coefficients of given refits, (S, K, p1, …, pM).
 
@@ -305,7 +307,7 @@ def refit_coefs(
     if not candidates:
         return {}
     xp, dtype = array_namespace(task.Y), task.Y.dtype
-    task = task.for_refits()
+    task = task.for_refits(precision)
     sparse = [c for c in candidates if not c.has_start]
     coefs = _given_lasso(task, training, sparse, unconverged)
     started = [c for c in candidates if c.has_start]
