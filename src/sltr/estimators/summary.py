@@ -13,7 +13,6 @@ from sltr.arrays import to_numpy
 from sltr.tuning.candidates import SETTINGS, own_settings
 from sltr.tuning.scores import metric_name
 
-
 NOTHING = "nothing that predicts clearly better than the null model; coef_ is zero"
 
 

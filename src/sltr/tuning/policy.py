@@ -69,7 +69,7 @@ class Policy:
     last_radii: tuple[float, ...] = (
         0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5,
     )  # fmt: skip
-    found_errors: float = 2.0
+    found_errors: float = 2.5
 
     # Samples that are left in place: steps of reweighting, blocks of a structure that
     # are solved for under a ridge (so many passes), and Tucker ranks tried.
