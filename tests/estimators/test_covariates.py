@@ -172,7 +172,7 @@ def test_labels_have_covariates_and_models_are_saved(data, tmp_path):
     labels = np.where(y > np.median(y), "high", "low")
     for Model in (SLTRClassifier, SLTRClassifierCV):
         model = Model().fit(X, labels, covariates=Z)
-        assert model.score(X, labels, covariates=Z) > 0.9
+        assert model.score(X, labels, covariates=Z) > 0.8
         again = load(save(model, tmp_path / "m.sltr"))
         np.testing.assert_array_equal(
             again.predict_proba(X, covariates=Z), model.predict_proba(X, covariates=Z)

@@ -410,7 +410,7 @@ def agreement(errors, best):
 
 @pytest.mark.filterwarnings("ignore:The Lasso of refine")
 @pytest.mark.parametrize("refine", [None, (None, "reweight", "cp", "sparse")])
-def test_the_answer_is_a_mean_of_candidates(rng, refine):
+def test_the_refined_pilot_is_a_mean_of_candidates(rng, refine):
     X, y = planted(rng, (5, 4, 3), 30, noise=2.0)
     folds = list(KFold(3).split(X))
     grid = {
@@ -466,7 +466,7 @@ def test_the_answer_is_a_mean_of_candidates(rng, refine):
     np.testing.assert_allclose(model.weights_, weights, atol=0.02)
     expected = np.tensordot(model.weights_, np.array(coefs), axes=1)
     np.testing.assert_allclose(
-        model.coef_, expected, atol=1e-3 * np.abs(expected).max()
+        model.refined_, expected, atol=1e-3 * np.abs(expected).max()
     )
 
 

@@ -210,9 +210,13 @@ class _SLTRCV(SLTRBase):
         return held, choice
 
     def _last_step(self, task: Task, held: HeldOut, choice: Choice) -> Choice:
-        """Return the choice with its radius, if the rule makes an answer of means."""
-        asked = self.rule in ("average", "vote")
-        return choose_radius(task, held, choice) if asked else choice
+        """Return the choice with its radius, where an answer is made of refits.
+
+        Without refits the grid is the paper's problem already.
+        """
+        averaged = self.rule in ("average", "vote")
+        refitted = any(not candidate.is_plain for candidate in held.predictions)
+        return choose_radius(task, held, choice) if averaged and refitted else choice
 
     def _remember(
         self,
@@ -243,7 +247,7 @@ class _SLTRCV(SLTRBase):
         self.scored_by_ = default_metric(held.folds.rows)
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
-        self.sparse_radius_ = 0.0 if choice.radius is None else choice.radius
+        self.sparse_radius_ = choice.radius
         self._set_coef(task, fitted, best.scale)
         self.refined_ = self._shaped(fitted.refined[0, ...])
         self._tell()
@@ -322,9 +326,10 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, iterations are the worst of the estimates involved. The gap is
         that of `coef_`: zero with `rule="average"`, whose last step has a closed form.
-    sparse_radius_ : float
+    sparse_radius_ : float or None
         Of the last step, relative to the largest entry of `refined_`: 0 leaves the
-        refined pilot as it is, 1 says that nothing was found.
+        refined pilot as it is, 1 says that nothing was found. None where there is no
+        last step: with another rule, or without refits.
     refined_ : array of the shape of `coef_`
         The refined pilot: the weighted mean of the candidates, before the last step.
     epsilon_, lambda_sparse_, lambda_low_ : float

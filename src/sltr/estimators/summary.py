@@ -141,14 +141,9 @@ def summarise(model: Any, test: Any = None) -> Summary:
         dual_gap=model.dual_gap_,
         tol=model.tol,
         n_iter=model.n_iter_,
-        sparse_radius=_last_radius(model) if tuned else None,
+        # Nor this one.
+        sparse_radius=getattr(model, "sparse_radius_", None),
     )
-
-
-def _last_radius(model: Any) -> float | None:
-    """Return the radius of the last step; other rules and old models have none."""
-    averaged = model.rule in ("average", "vote")
-    return getattr(model, "sparse_radius_", None) if averaged else None
 
 
 def entries_looked_at(model: Any, coefs: np.ndarray) -> int:

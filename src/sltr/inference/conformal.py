@@ -241,7 +241,7 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
         )
         choice = model._last_step(task, held, choice)
         training, radius = held.folds.training, choice.radius
-        fitted = final_fit(task, choice.members, training, radius)
+        fitted = final_fit(task, choice.members, training, radius=radius)
     # New samples are checked as those of a fitted model.
     model._set_coef(task, fitted, None)
     xp = array_namespace(fitted.coef)

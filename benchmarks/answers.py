@@ -1,0 +1,103 @@
+"""The default answer on noise, on weak signals, and where the truth has zeros.
+
+    python benchmarks/answers.py noise [--draws 40]
+    python benchmarks/answers.py weak [--draws 6]
+    python benchmarks/answers.py support [--draws 3]
+
+`noise`: the share of empty answers where y has nothing to do with X. `weak`: errors
+relative to the null model's where the best is little below it, with and without the
+last step (`refined_`). `support`: errors and the F1 score of the support, likewise, for
+truths with zeros. The truth is known, so that errors are those of endless new samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+
+import numpy as np
+
+from sltr import SLTRRegressorCV
+from sltr.datasets import make_tensor_regression
+from sltr.metrics import support_f1
+
+SHAPE = (16, 16, 8)
+TRUTHS = {
+    "CP-2": {"truth": "cp", "rank": 2},
+    "CP-3": {"truth": "cp", "rank": 3},
+    "Tucker": {"truth": "tucker", "rank": (2, 3, 2), "sparsity": 0.0},
+    "block": {"truth": "block", "rank": 1},
+    "two blocks": {"truth": "block", "rank": 2},
+    "blob, 7 %": {"truth": "blob", "rank": 1, "sparsity": 0.93},
+    "blob": {"truth": "blob", "rank": 1},
+    "sparse, 20 %": {"truth": "sparse", "sparsity": 0.8},
+}
+WEAK = ("CP-2", "Tucker", "block", "blob", "sparse, 20 %")
+NOISE = ((60, (12, 12, 4)), (164, SHAPE), (30, (8, 6)), (300, (10, 8)))
+
+
+def main() -> None:
+    """Run what is asked for and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("noise", "weak", "support"))
+    parser.add_argument("--draws", type=int)
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")  # the Lasso's budget
+    if options.what == "noise":
+        for n, shape in NOISE:
+            noise(n, shape, options.draws or 40)
+        return
+    cells = [(n, snr) for n in (164, 410) for snr in (10.0, 1.0)]
+    names: tuple[str, ...] = tuple(TRUTHS)
+    if options.what == "weak":
+        cells, names = [(164, 0.3), (164, 1.0), (410, 0.1), (410, 0.3)], WEAK
+    print("| truth, n, SNR | error: pilot, answer | F1 | not zero | empty |")
+    print("| --- | --- | --- | --- | --- |")
+    ratios = []
+    for n, snr in cells:
+        for name in names:
+            ratios.append(signal(name, n, snr, options.draws or 6))
+    print(f"\nanswer / pilot: mean {np.mean(ratios):.3f}, largest {max(ratios):.3f}")
+
+
+def noise(n: int, shape: tuple[int, ...], draws: int) -> None:
+    """Print how many answers to pure noise are empty."""
+    empty, excess = 0, []
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(n, *shape)), rng.normal(size=n)
+        model = SLTRRegressorCV().fit(X, y)
+        empty += not model.coef_.any()
+        excess.append((np.sum(model.refined_**2), np.sum(model.coef_**2)))
+    pilot, answer = np.mean(excess, axis=0)
+    size = "×".join(map(str, shape))
+    print(
+        f"{size}, n = {n}: {empty} of {draws} empty; error added to the noise: "
+        f"pilot {pilot:.3f}, answer {answer:.3f}"
+    )
+
+
+def signal(name: str, n: int, snr: float, draws: int) -> float:
+    """Print one row; return the ratio of errors."""
+    rows = []
+    for seed in range(100, 100 + draws):
+        data = make_tensor_regression(
+            SHAPE, n, snr=snr, random_state=seed, **TRUTHS[name]
+        )
+        model = SLTRRegressorCV().fit(data.X, data.y)
+        null = np.sum(data.coef**2) + data.noise**2
+        for coef in (model.refined_, model.coef_):
+            error = (np.sum((coef - data.coef) ** 2) + data.noise**2) / null
+            rows.append((error, support_f1(coef, data.coef), np.mean(coef != 0)))
+    pilot, answer = np.mean(rows[::2], axis=0), np.mean(rows[1::2], axis=0)
+    empty = sum(row[2] == 0 for row in rows[1::2])
+    print(
+        f"| {name}, {n}, {snr:g} | {pilot[0]:.3f} {answer[0]:.3f} | {pilot[1]:.2f} "
+        f"{answer[1]:.2f} | {pilot[2]:.2f} {answer[2]:.2f} | {empty} of {draws} |",
+        flush=True,
+    )
+    return answer[0] / pilot[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The last step: the sparse problem about the refined pilot."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold
+
+from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV, load, save
+from sltr.core.estimate import adaptive_estimate
+from sltr.datasets import make_tensor_regression
+from sltr.metrics import support_f1
+
+
+def radii_of(pilot, fraction):
+    """Return the radius of each entry, as the docstring states it."""
+    a, size = fraction * np.abs(pilot).max(), np.abs(pilot)
+    return np.where(size > a, a**2 / np.maximum(size, 1e-300), size)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.4])
+def test_the_closed_form_solves_the_problem_with_a_radius_for_each_entry(rng, fraction):
+    Z = rng.normal(size=(5, 4))
+    found = adaptive_estimate(Z[None], np.array([fraction]))[0, 0]
+    radius = radii_of(Z, fraction)
+    ball = 1.001 * np.linalg.norm(found - Z, 2)
+    W = cp.Variable(Z.shape)
+    objective = cp.sum(cp.abs(W)) + cp.normNuc(W)
+    inside = [cp.abs(W - Z) <= radius, cp.sigma_max(W - Z) <= ball]
+    problem = cp.Problem(cp.Minimize(objective), inside)
+    problem.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9)
+    value = np.abs(found).sum() + np.linalg.norm(found, "nuc")
+    assert value == pytest.approx(problem.value, rel=1e-6)
+    assert (np.abs(found - Z) <= radius + 1e-12).all()
+
+
+def test_radius_zero_keeps_the_pilot_and_one_keeps_nothing(rng):
+    Z = rng.normal(size=(3, 4, 3, 2))
+    both = adaptive_estimate(Z, np.array([0.0, 1.0]))
+    np.testing.assert_array_equal(both[:, 0], Z)
+    assert not both[:, 1].any()
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    data = make_tensor_regression(
+        (12, 12, 5), 300, truth="block", rank=2, snr=10, random_state=0
+    )
+    return data, SLTRRegressorCV().fit(data.X, data.y)
+
+
+def test_the_answer_has_zeros_where_the_truth_has(blocks):
+    data, model = blocks
+    assert 0 < model.sparse_radius_ < 1
+    assert support_f1(model.coef_, data.coef) > 0.85
+    assert support_f1(model.refined_, data.coef) < support_f1(model.coef_, data.coef)
+    assert model.dual_gap_ == 0.0
+    assert "closed form" in str(model.summary())
+
+
+def test_the_answer_is_the_problem_about_the_refined_pilot(blocks):
+    _, model = blocks
+    expected = adaptive_estimate(
+        model.refined_[None], np.array([model.sparse_radius_])
+    )[0, 0]
+    np.testing.assert_allclose(model.coef_, expected, atol=1e-12)
+
+
+def test_held_out_scores_are_those_of_the_answer_on_each_fold(rng):
+    X = rng.normal(size=(90, 6, 5))
+    y = X[:, :2, :2].sum(axis=(1, 2)) + rng.normal(size=90)
+    folds = list(KFold(3).split(X))
+    model = SLTRRegressorCV(refine=("cp",), cv=folds).fit(X, y)
+    members = np.flatnonzero(model.weights_)
+    for f, (train, test) in enumerate(folds):
+        mean = 0.0
+        for g in members:
+            given = model.cv_results_["params"][g]
+            refit = SLTRRegressor(
+                given["epsilon"],
+                given["lambda_sparse"],
+                given["lambda_low"],
+                refine=("cp", given["rank"], given["ridge"]),
+            ).fit(X[train], y[train])
+            mean = mean + model.weights_[g] * refit.coef_
+        radius = np.array([model.sparse_radius_])
+        coef = adaptive_estimate(mean[None], radius)[0, 0]
+        inner = np.einsum("nij,ij->n", X - X[train].mean(axis=0), coef)
+        expected = r2_score(y[test], y[train].mean() + inner[test])
+        assert model.held_out_scores_["r2"][f] == pytest.approx(expected, abs=0.01)
+
+
+def test_noise_gives_an_empty_answer_that_says_so(rng, tmp_path):
+    empty = 0
+    for _ in range(10):
+        X, y = rng.normal(size=(50, 6, 5, 2)), rng.normal(size=50)
+        model = SLTRRegressorCV().fit(X, y)
+        if model.sparse_radius_ == 1.0:
+            empty += 1
+            assert not model.coef_.any()
+            assert model.intercept_ == pytest.approx(y.mean())
+            assert "nothing" in str(model.summary())
+            again = load(save(model, tmp_path / "m.sltr"))
+            np.testing.assert_allclose(again.predict(X), y.mean())
+    assert empty >= 7
+
+
+def test_labels_without_a_signal_get_the_share_of_each_class(rng):
+    X, y = rng.normal(size=(60, 5, 4)), np.tile([0, 1, 1], 20)
+    model = SLTRClassifierCV().fit(X, y)
+    assert model.sparse_radius_ == 1.0
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], 2 / 3, atol=0.05)
+
+
+def test_zeros_are_exact_along_smooth_modes(rng):
+    coef = np.zeros((12, 4))
+    coef[3:7, 1] = 1.0
+    X = rng.normal(size=(150, 12, 4))
+    y = np.einsum("nij,ij->n", X, coef) + 0.3 * rng.normal(size=150)
+    model = SLTRRegressorCV(smooth={0: 1.0}).fit(X, y)
+    assert 0 < model.sparse_radius_ < 1
+    assert (model.coef_ == 0).mean() > 0.3
+    assert model.score(X, y) > 0.9
+
+
+def test_other_rules_and_the_papers_grid_have_no_last_step(rng):
+    X = rng.normal(size=(40, 4, 3))
+    y = X[:, 0, 0] + 0.1 * rng.normal(size=40)
+    for settings in ({"rule": "best"}, {"refine": (None,)}):
+        assert SLTRRegressorCV(**settings).fit(X, y).sparse_radius_ is None
