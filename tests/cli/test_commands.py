@@ -67,7 +67,7 @@ def test_samples_beyond_the_memory_limit_stay_in_their_file(folder):
     assert found[1].memory_limit == "1MB"
     done = sltr(*common, "--refine", "cp", "--memory-limit", "1MB", folder=folder)
     assert done.returncode != 0
-    assert "Load X into memory" in done.stderr
+    assert "memory_limit leaves no room for refits" in done.stderr
 
 
 def test_a_zarr_file_beyond_the_limit_is_fitted_and_predicted(folder):

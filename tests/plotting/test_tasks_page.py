@@ -14,14 +14,12 @@ pytest.importorskip("matplotlib")
 
 import matplotlib.pyplot as plt
 
-PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
+PAGES = Path(__file__).parents[2] / "docs"
 
 
-def _code(title, language="python", number=0):
-    section = PAGE.read_text(encoding="utf-8").split(f"## {title}\n")[1]
-    section = section.split("\n## ")[0]
-    blocks = re.findall(rf"```{language}\n(.*?)```", section, flags=re.DOTALL)
-    return blocks[number]
+def _code(page, language="python"):
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)[0]
 
 
 @pytest.fixture
@@ -57,6 +55,10 @@ def images(folder, rng):
         file.parent.mkdir(parents=True)
         nibabel.save(nibabel.Nifti1Image(image, AFFINE), file)
         rows.append(f"sub-{k:02d}\t{50 + 9 * signal[k] + rng.normal()}")
+    (folder / "new").mkdir()
+    for k in range(3):
+        file = folder / "new" / f"sub-{k:02d}_T1w.nii.gz"
+        nibabel.save(nibabel.Nifti1Image(X[k], AFFINE), file)
     lines = ["participant_id\tage", *rng.permutation(rows)]
     (folder / "study" / "participants.tsv").write_text("\n".join(lines) + "\n")
     series = nibabel.Nifti1Image(np.moveaxis(X, 0, 3), AFFINE)
@@ -73,8 +75,8 @@ def test_four_commands_lead_from_a_folder_of_images_to_everything(images, capsys
     nibabel = pytest.importorskip("nibabel")
     from sltr.cli import main
 
-    commands = _code("Brain images", "bash").strip().splitlines()
-    assert len(commands) == 4
+    commands = _code("howto_fmri", "bash").strip().splitlines()
+    assert len(commands) == 5  # the last one predicts
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
     assert "by its column 'participant_id', in another order" in capsys.readouterr().err
@@ -90,7 +92,7 @@ def test_four_commands_lead_from_a_folder_of_images_to_everything(images, capsys
 
 def test_images_in_python(images):
     names = {}
-    exec(_code("Brain images"), names)
+    exec(_code("howto_fmri"), names)
     assert names["new"].X.shape == names["data"].X.shape
     assert (images / "slices.png").exists()
 
@@ -114,13 +116,13 @@ def test_a_folder_of_films(folder):
                     container.mux(stream.encode(frame))
                 container.mux(stream.encode())
     # Fewer and smaller frames, to be fast.
-    code = _code("Video").replace(
+    code = _code("howto_film").replace(
         "n_frames=15, size=(32, 24)", "n_frames=5, size=(12, 9)"
     )
     exec(code, {})
     model = sltr.load("film.sltr")
     assert model.names_ == ("frame", "width", "height")
-    for name in ("film.png", "film.gif", "report.html"):
+    for name in ("film.png", "film.gif"):
         assert (folder / name).stat().st_size > 0
 
 
@@ -140,23 +142,28 @@ def test_epochs_of_mne(folder, rng):
     montage = mne.channels.make_dig_montage(positions, coord_frame="head")
     epochs.set_montage(montage).save(folder / "faces-epo.fif", verbose=False)
     found = {}
-    exec(_code("EEG"), found)
+    exec(_code("howto_eeg"), found)
     assert found["model"].coords_[0].tolist() == names
     for name in ("heads.png", "factors.png", "report.html", "coef.nc"):
         assert (folder / name).stat().st_size > 0
 
 
-def test_eeg_is_drawn_over_channels_and_times(samples):
-    names = {"sltr": sltr, "X": samples[0], "y": samples[1], "channels": list("abcdef")}
-    exec(_code("EEG", number=1), {**names, "times": 2.0 * np.arange(5)})
+def test_arrays_of_ones_own_are_named(samples):
+    X, times = samples[0][:, :3, :], 2.0 * np.arange(5)
+    found = {"sltr": sltr, "X": X, "times": times}
+    exec(_code("howto"), found)
+    model = sltr.SLTRClassifierCV(refine=None).fit(found["X"], samples[1])
+    sltr.plotting.plot_coef(model)
     ticks = plt.figure(1).axes[0].get_yticklabels()
-    assert [t.get_text() for t in ticks] == list("abcdef")
+    assert [t.get_text() for t in ticks] == ["Fz", "Cz", "Pz"]
 
 
 def test_spectra_are_drawn_over_wavelengths(samples):
-    names = {"sltr": sltr, "X": samples[0], "concentration": samples[0][:, 0, 0]}
-    names |= {"emission_nm": 300 + np.arange(6), "excitation_nm": 200 + np.arange(5)}
-    exec(_code("Spectra"), names)
-    first, second = plt.figure(1), plt.figure(2)
-    assert first.axes[0].get_ylabel() == "singular value / largest"
-    assert second.axes[1].get_xticklabels()[0].get_text() == "200"
+    found = {"landscapes": samples[0], "concentration": samples[0][:, 0, 0]}
+    found |= {"emission_nm": 300 + np.arange(6), "excitation_nm": 200 + np.arange(5)}
+    exec(_code("howto_spectra"), found)
+    assert found["model"].coords_[0].tolist() == list(range(300, 306))
+    labels = [
+        axes.get_ylabel() for n in plt.get_fignums() for axes in plt.figure(n).axes
+    ]
+    assert "singular value / largest" in labels
