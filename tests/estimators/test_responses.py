@@ -253,10 +253,31 @@ def test_vectors_are_reweighted_along_their_responses(rng):
     assert model.coef_.shape == (8, 5)
 
 
-def test_low_rank_refits_and_the_lasso_take_each_response_by_itself(rng):
+def test_the_lasso_and_separate_refits_take_each_response_by_itself(rng):
     X, Y, _ = drawn(rng, (5, 4), (2,))
-    for refine in (("cp", 1, 0.1), ("sparse", None)):
-        both = SLTRRegressor(2.0, refine=refine).fit(X, Y)
+    for refine in (("cp", 1, 0.1), ("tucker", 1, 0.1), ("sparse", None)):
+        responses = "shared" if refine[0] == "sparse" else "separate"
+        both = SLTRRegressor(2.0, refine=refine, responses=responses).fit(X, Y)
         for k in range(2):
             one = SLTRRegressor(2.0, refine=refine).fit(X, Y[:, k])
             np.testing.assert_allclose(both.coef_[..., k], one.coef_, atol=2e-3)
+
+
+@pytest.mark.parametrize("refine", [("cp", 1, 0.001), ("tucker", (1, 1, 1), 0.001)])
+def test_low_rank_refits_of_all_modes_find_a_common_tensor(rng, refine):
+    X, Y, coef = drawn(rng, (6, 5), (8,), n=80, noise=1.0)
+    model = SLTRRegressor(refine=refine).fit(X, Y)
+    assert model.ranks_ == (1, 1, 1)
+    assert np.linalg.norm(model.coef_ - coef) < 0.15 * np.linalg.norm(coef)
+    each = SLTRRegressor(refine=(refine[0], 1, 0.001), responses="separate").fit(X, Y)
+    errors = [np.linalg.norm(one.coef_ - coef) for one in (each, model)]
+    assert errors[0] > 1.5 * errors[1]
+
+
+def test_low_rank_refits_of_responses_are_tuned(rng):
+    X, Y, coef = drawn(rng, (6, 5), (4, 3), n=80, noise=2.0)
+    model = SLTRRegressorCV(refine=("cp", "tucker"), rule="best", cv=3).fit(X, Y)
+    assert model.responses_ == "shared"
+    # Units of responses, by which these are divided, are no outer product.
+    assert model.ranks_[:2] == (1, 1)
+    assert np.linalg.norm(model.coef_ - coef) < 0.3 * np.linalg.norm(coef)

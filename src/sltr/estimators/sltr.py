@@ -204,8 +204,9 @@ class SLTRRegressor(TensorResponses, _SLTR):
         Of responses with modes (q1, …, qQ): whether they share one problem about the
         pilot (p1, …, pM, q1, …, qQ), with the unfoldings of all M + Q modes, or each
         has one of its own. Each response is divided by its standard deviation before,
-        and modes of one entry do not count. `refine="reweight"` is shared likewise;
-        "tucker", "cp" and "sparse" always take each response by itself.
+        and modes of one entry do not count. "reweight", "tucker" and "cp" are shared
+        likewise, their ranks those of all M + Q modes, unless samples stay in a file;
+        "sparse" takes each response by itself.
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.

@@ -490,6 +490,11 @@ class Unfoldings:
         """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
         return rows @ self.matrices[mode]
 
+    def inner(self, rows: Array) -> Array:
+        """Return the inner products of rows (k, P) with all samples, (k, n)."""
+        xp, last = array_namespace(rows), self.matrices[-1]
+        return rows @ xp.reshape(last, (rows.shape[1], -1))
+
     def spread(self, residual: Array) -> Array:
         """Return combinations (B, P) of the samples, with shares (B, n)."""
         xp = array_namespace(residual)

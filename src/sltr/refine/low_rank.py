@@ -43,7 +43,9 @@ class Swept:
 
     ridge: float
     structure: Structure
-    fitted: Array  # (B, n), of all samples, centred: without the intercept
+    # (B, n) of all samples, centred: without the intercept. (B, K, n) of K responses
+    # that share a tensor.
+    fitted: Array
 
     def coef(self) -> Array:
         """Return the coefficients, (B, p1, …, pM)."""

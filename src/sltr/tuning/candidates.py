@@ -29,7 +29,7 @@ REFINEMENTS = (None, "scale", "reweight", "tucker", "cp", "sparse")
 DEFAULT_REFINEMENTS = (None, "reweight", "tucker", "cp", "sparse")
 # Refits that there are for responses that share a tensor; the Lasso looks at each
 # entry by itself, and would be the same.
-SHARED_REFINEMENTS = (None, "scale", "reweight")
+SHARED_REFINEMENTS = (None, "scale", "reweight", "tucker", "cp")
 # Whether all responses make one tensor, or each has one of its own.
 RESPONSES = ("separate", "shared")
 # What each kind of refit has besides the settings of the estimate it starts from.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from sltr.arrays import Array, array_namespace, as_array, singular_values, to_python
@@ -22,6 +23,7 @@ from sltr.refine.factors import Unfoldings, unfoldings
 from sltr.refine.lasso import lasso, refit_on_support
 from sltr.refine.low_rank import CPStep, Sweeps, TuckerStep
 from sltr.refine.reweight import Facts, reweighted
+from sltr.refine.shared import SharedSweeps
 from sltr.refine.subsets import Subsets, feature_variance
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.task import Task
@@ -267,27 +269,33 @@ def low_rank_start(
 ) -> LowRankStart:
     """Prepare low-rank refits from estimates (S, K, p1, …, pM), and these reweighted.
 
-    A seed that reweighting did not change is used once. Matrices, which have fewer
+    Estimates are tensors as the responses have them: each its own, or one for all. A
+    seed that reweighting did not change is used once. Matrices, which have fewer
     local minima, start from the last seed alone.
     """
     xp, policy = array_namespace(task.Y), task.policy
+    shape = (*task.samples.shape, *task.shared)
     seeds = [estimates]
-    for seed in [steps[step] for step in policy.seed_steps] if steps else []:
+    for coef in [steps[step] for step in policy.seed_steps] if steps else []:
+        rows = xp.reshape(coef, (*coef.shape[:2], -1))
+        seed = as_tensors(rows, task.samples.shape, task.shared)
         if bool(xp.any(seed != seeds[-1])):
             seeds.append(seed)
-    seeds = seeds[-1:] if len(task.samples.shape) == 2 else seeds
+    seeds = seeds[-1:] if len(shape) == 2 else seeds
     items = items_of(task, training)
-    variance = feature_variance(task.samples.flat, items)
-    problem = Sweeps(
+    first = items
+    if task.shared:  # each item has the samples of its first response
+        first = items.take(list(range(0, items.y.shape[0], prod(task.shared))))
+    kind = partial(SharedSweeps, shape_out=task.shared) if task.shared else Sweeps
+    problem = kind(
         Unfoldings(unfoldings(task.samples.X)),
         items,
-        variance,
+        feature_variance(task.samples.flat, first),
         tuple(dict.fromkeys([*policy.ridges, *more_ridges])),
         policy.sweeps,
         policy.starting_sweeps,
     )
-    shape = (-1, *task.samples.shape)
-    return LowRankStart(problem, [xp.reshape(seed, shape) for seed in seeds])
+    return LowRankStart(problem, [xp.reshape(seed, (-1, *shape)) for seed in seeds])
 
 
 def refit_coefs(
@@ -321,7 +329,12 @@ def refit_coefs(
             ridges = [c.ridge for c in low_rank if c.ridge is not None]
             start = low_rank_start(task, training, estimates, steps, ridges)
             for candidate, coef in _given_low_rank(start, low_rank):
-                coefs[candidate] = xp.reshape(coef, estimates.shape)
+                rows = as_rows(
+                    xp.reshape(coef, estimates.shape), task.samples.shape, task.shared
+                )
+                coefs[candidate] = xp.reshape(
+                    rows, (*rows.shape[:2], *task.samples.shape)
+                )
     return {c: xp.astype(coef, dtype) for c, coef in coefs.items()}
 
 

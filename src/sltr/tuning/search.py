@@ -187,7 +187,9 @@ def choose_refit(
     if refine is None:
         return Member(base), None
     kind = refine[0] if isinstance(refine, tuple | list) and refine else refine
-    base = replace(base, shared=base.shared and kind in SHARED_REFINEMENTS)
+    # Refits of samples that stay in their file take each response by itself.
+    there = (None, "scale") if is_lazy(task.samples.X) else SHARED_REFINEMENTS
+    base = replace(base, shared=base.shared and kind in there)
     if isinstance(refine, tuple | list) and len(refine) == 1:
         return choose_refit(task, base, refine[0], folds)
     if isinstance(refine, tuple | list):
@@ -457,7 +459,7 @@ def _low_rank_rows(
     the responses. It also ends when the same gain at each remaining rank would not
     reach the baseline, the best candidate of another kind.
     """
-    shape, policy = task.samples.shape, task.policy
+    shape, policy = (*task.samples.shape, *task.shared), task.policy
     null = folds.losses([0.0] * len(folds.rows))
     baseline = null if baseline is None else baseline
     best, best_first, n_idle = null, null, 0
@@ -497,9 +499,9 @@ def _low_rank_rows(
 
 
 def _fold_predictions(folds: Folds, fitted: Array) -> list[np.ndarray]:
-    """Return each fold's predictions (n_rows, K) from fitted values (F · K, n)."""
+    """Return each fold's predictions (n_rows, K) from fitted values of all F · K."""
     values = to_numpy(fitted)
-    values = values.reshape(len(folds.rows), -1, values.shape[1])
+    values = values.reshape(len(folds.rows), -1, values.shape[-1])
     return [values[f][:, rows].T for f, rows in enumerate(folds.rows)]
 
 
