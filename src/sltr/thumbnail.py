@@ -61,6 +61,14 @@ def coef_array(coef: Any, target: Any = None) -> np.ndarray:
     return array
 
 
+def shown_entries(coef: np.ndarray, model: Any) -> np.ndarray:
+    """Return a coefficient (…, p1, …, pM) with NaN for entries outside a mask."""
+    mask = getattr(model, "mask_", None)
+    if mask is None or coef.shape[coef.ndim - mask.ndim :] != mask.shape:
+        return coef
+    return np.where(mask, coef, np.nan)
+
+
 def target_labels(model: Any) -> list:
     """Return the classes, or numbers, of a model's coefficients; [] if it has one."""
     shape_in = getattr(model, "shape_in_", None)

@@ -129,6 +129,35 @@ def test_no_tensor_is_least_squares(data):
     assert model.intercept_ == pytest.approx(expected.intercept_, rel=1e-3)
 
 
+def test_statsmodels_agrees_where_the_penalty_is_nothing_or_all(data, rng):
+    api = pytest.importorskip("statsmodels.api")
+    X, y, Z = data
+    weight = rng.uniform(0.5, 2.0, size=60)
+    beside = api.add_constant(numbers(Z))
+    model = SLTRRegressor(1e12, 0.0, 0.0).fit(X, y, weight, covariates=Z)
+    expected = api.WLS(y, beside, weight).fit().params
+    found = [model.intercept_, *model.covariate_coef_]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    model = SLTRRegressor(1e-9, 0.0, 0.0).fit(X, y, weight, covariates=Z)
+    design = np.column_stack([beside, X.reshape(60, -1)])
+    expected = api.WLS(y, design, weight).fit().params
+    found = [model.intercept_, *model.covariate_coef_, *model.coef_.ravel()]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("radii", [(0.0, 0.0), (0.2, 0.3)])
+def test_a_fit_beside_covariates_is_that_to_partial_residuals(data, radii):
+    api = pytest.importorskip("statsmodels.api")
+    X, y, Z = data
+    beside = api.add_constant(numbers(Z))
+    flat = X.reshape(60, -1)
+    rest = np.stack([api.OLS(column, beside).fit().resid for column in flat.T], axis=1)
+    model = SLTRRegressor(2.0, *radii).fit(X, y, covariates=Z)
+    target = api.OLS(y, beside).fit().resid
+    expected = SLTRRegressor(2.0, *radii).fit(rest.reshape(X.shape), target)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+
+
 @pytest.mark.parametrize("refine", ["reweight", "tucker", "cp", "sparse", "scale"])
 def test_refits_know_covariates(data, refine):
     X, y, Z = data

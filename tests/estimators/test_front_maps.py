@@ -2,10 +2,16 @@
 
 import numpy as np
 import pytest
+import sklearn
 from problems import draw
+from scipy.interpolate import make_smoothing_spline
 from sklearn.base import clone
+from sklearn.model_selection import cross_validate
 
 from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV, load, save
+from sltr.samples.check import check_samples
+from sltr.samples.covariates import with_covariates
+from sltr.tuning.task import ridge_pilots
 
 SHAPE = (6, 5)
 
@@ -54,6 +60,68 @@ def test_a_smooth_masked_fit_is_free_outside_the_mask(data, rng):
     dense = penalised(np.where(mask, X, 0.0), y, penalty)
     model = plain(smooth={0: 2.0}, mask=mask).fit(X, y)
     np.testing.assert_allclose(model.coef_, np.where(mask, dense, 0.0), atol=1e-7)
+
+
+def test_one_convex_program_holds_mask_units_smooth_modes_and_covariates(data, rng):
+    cvxpy = pytest.importorskip("cvxpy")
+    X, y = data
+    X = X * rng.uniform(0.5, 2.0, size=SHAPE)
+    Z, weight = rng.normal(size=(50, 2)), rng.uniform(0.5, 2.0, size=50)
+    y, mask = y + 3.0 * Z[:, 0], rng.random(SHAPE) < 0.7
+    model = plain(smooth={1: 5.0}, mask=mask, standardize="entries")
+    model.fit(X, y, weight, covariates=Z)
+    centred = X - np.average(X, axis=0, weights=weight)
+    scale = np.sqrt(np.average(centred**2, axis=0, weights=weight))
+    A = np.where(mask, X / scale, 0.0).reshape(50, -1)
+    D = np.diff(np.eye(5), axis=0)
+    coef, beside, first = cvxpy.Variable(30), cvxpy.Variable(2), cvxpy.Variable()
+    rest = y - A @ coef - Z @ beside - first
+    penalty = np.kron(np.eye(6), np.eye(5) + 5.0 * D.T @ D)
+    loss = cvxpy.sum(cvxpy.multiply(weight, cvxpy.square(rest)))
+    problem = cvxpy.Minimize(loss + cvxpy.quad_form(coef, penalty))
+    cvxpy.Problem(problem).solve(solver="CLARABEL")
+    expected = np.where(mask, coef.value.reshape(SHAPE) / scale, 0.0)
+    np.testing.assert_allclose(model.coef_, expected, atol=1e-6)
+    np.testing.assert_allclose(model.covariate_coef_, beside.value, atol=1e-6)
+    np.testing.assert_allclose(model.intercept_, first.value, atol=1e-6)
+
+
+def test_the_papers_problem_is_solved_for_the_roots_of_smooth_coefficients(data):
+    cvxpy = pytest.importorskip("cvxpy")
+    X, y = data
+    D = np.diff(np.eye(5), axis=0)
+    values, vectors = np.linalg.eigh(np.eye(5) + 3.0 * D.T @ D)
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    pilot = penalised(X @ root, y, np.eye(30))
+    W = cvxpy.Variable(SHAPE)
+    value = cvxpy.sum(cvxpy.abs(W)) + cvxpy.normNuc(W)
+    inside = [cvxpy.abs(W - pilot) <= 0.2, cvxpy.sigma_max(W - pilot) <= 0.5]
+    cvxpy.Problem(cvxpy.Minimize(value), inside).solve(solver="CLARABEL")
+    options = {"radius": "absolute", "tol": 1e-8, "smooth": {1: 3.0}}
+    model = SLTRRegressor(1.0, 0.2, 0.5, **options).fit(X, y)
+    np.testing.assert_allclose(model.coef_, W.value @ root, atol=1e-4)
+
+
+def test_a_smooth_series_is_a_hodrick_prescott_filter(rng):
+    filters = pytest.importorskip("statsmodels.tsa.filters.hp_filter")
+    series = np.cumsum(rng.normal(size=40))
+    _, trend = filters.hpfilter(series, lamb=30.0)
+    # Each sample is one entry; the penalty of sizes vanishes beside that of bends.
+    smooth = {0: {"strength": 30.0 / 1e-7, "order": 2}}
+    model = SLTRRegressor(1e-7, 0.0, 0.0, fit_intercept=False, smooth=smooth)
+    np.testing.assert_allclose(model.fit(np.eye(40), series).coef_, trend, atol=1e-5)
+
+
+def test_unequal_steps_give_nearly_a_smoothing_spline(rng):
+    times = np.sort(rng.uniform(size=60))
+    y = np.sin(6.0 * times) + 0.3 * rng.normal(size=60)
+    spline = make_smoothing_spline(times, y, lam=1e-3)(times)
+    step = (times[-1] - times[0]) / 59
+    strength = 1e-3 / step**3 / 1e-7  # steps count in units of their mean
+    smooth = {0: {"strength": strength, "order": 2, "coords": times}}
+    model = SLTRRegressor(1e-7, 0.0, 0.0, fit_intercept=False, smooth=smooth)
+    found = model.fit(np.eye(60), y).coef_
+    assert np.abs(found - spline).max() < 0.02 * np.ptp(spline)
 
 
 def test_standardised_ridge_penalises_by_variance(data, rng):
@@ -281,3 +349,75 @@ def test_streams_and_files_have_no_map(data, options, tmp_path, samples_stay):
     stored = h5py.File(tmp_path / "X.h5", "w").create_dataset("X", data=X)
     with pytest.raises(ValueError, match=f"{name}.*stay in a file"):
         SLTRRegressor(**options).fit(stored, y)
+
+
+MAPS = {
+    "mask": {"mask": np.eye(*SHAPE, dtype=bool) | (np.arange(5) < 2)},
+    "mean": {"missing": "mean"},
+    "low rank": {"missing": "low_rank"},
+    "units": {"missing": "mean", "standardize": "entries"},
+    "units, auto": {"missing": "mean", "standardize": "auto"},
+    "smooth": {"missing": "mean", "smooth": {0: 2.0}},
+    "smooth, auto": {"missing": "mean", "smooth": {0: "auto", 1: "auto"}},
+}
+
+
+@pytest.mark.parametrize("options", MAPS.values(), ids=MAPS)
+def test_samples_held_out_change_nothing_that_is_learnt(data, rng, options):
+    X, y = data
+    if "missing" in options:
+        X[rng.random(X.shape) < 0.05] = np.nan
+    Z = np.column_stack([rng.normal(size=50), rng.choice(["a", "b"], 50)]).astype("O")
+    rows = np.arange(50)
+    train, test = rows[rows % 5 > 0], rows[rows % 5 == 0]
+    others = X.copy(), y.copy(), Z.copy()
+    others[0][test] = 100.0 + rng.normal(size=(10, *SHAPE))
+    others[1][test], others[2][test, 0] = -1e3, 77.0
+
+    def learnt(X, y, Z):
+        model = SLTRRegressorCV(refine=(None, "reweight"), **options)
+        with sklearn.config_context(enable_metadata_routing=True):
+            model.set_fit_request(covariates=True).set_score_request(covariates=True)
+            given = {"cv": [(train, test)], "params": {"covariates": Z}}
+            return cross_validate(model, X, y, return_estimator=True, **given)
+
+    one, other = (learnt(*given)["estimator"][0] for given in ((X, y, Z), others))
+    for name in ("coef_", "intercept_", "covariate_coef_", "best_score_", "mask_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert (one.smooth_, one.standardize_) == (other.smooth_, other.standardize_)
+    if one.fill_ is not None:
+        np.testing.assert_array_equal(one.fill_["mean"], other.fill_["mean"])
+
+
+@pytest.mark.parametrize("options", [{}, MAPS["mask"], {"smooth": {0: 2.0}}])
+def test_folds_inside_a_fit_know_nothing_of_their_rows(data, rng, options):
+    X, y = data
+    Z = rng.normal(size=(50, 2))
+    held = np.arange(50) < 10
+    others = X.copy(), y.copy(), Z.copy()
+    for values in others:
+        values[held] = rng.normal(size=values[held].shape)
+
+    def pilot(X, y, Z):
+        model = SLTRRegressorCV(**options)
+        samples = check_samples(model, X, y)
+        samples = with_covariates(samples, Z, None, fit_intercept=True)
+        task = model._task(samples, samples.y[:, None])
+        pilots = ridge_pilots(task, ~held[None, :], [1.0])
+        return np.asarray(pilots.coef)[0, 0, 0] * task.y_unit
+
+    np.testing.assert_allclose(pilot(X, y, Z), pilot(*others), atol=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["mean", "low_rank"])
+def test_scores_of_noise_are_not_flattered_by_fills(rng, missing):
+    found = []
+    for _ in range(8):
+        X = rng.normal(size=(40, 5, 4))
+        X[rng.random(X.shape) < 0.3] = np.nan
+        model = SLTRRegressorCV(
+            missing=missing, standardize="auto", refine=(None,), rule="best"
+        )
+        found.append(model.fit(X, rng.normal(size=40)).cv_results_["mean_test_score"])
+    # The first penalties and no radii: nothing was chosen by these scores.
+    assert np.mean([scores[0] for scores in found]) < 0.05

@@ -42,6 +42,19 @@ def test_a_table_leaves_out_what_is_outside_the_mask(X, tmp_path):
     assert [line[:4] for line in lines[1:]] == ["0,1,", "2,3,"]
 
 
+def test_a_mask_that_only_the_model_knows_counts_too(X, tmp_path):
+    mask = np.zeros(SHAPE, bool)
+    mask[0, 1] = mask[2, 3] = True
+    plain = np.asarray(X)
+    model = SLTRRegressor(mask=mask).fit(plain, plain[:, 0, 1])
+    lines = export(model, tmp_path / "c.csv").read_text().splitlines()
+    assert [line[:4] for line in lines[1:]] == ["0,1,", "2,3,"]
+    xarray = pytest.importorskip("xarray")
+    with xarray.open_dataset(export(model, tmp_path / "c.nc")) as found:
+        np.testing.assert_array_equal(found.mask.values.astype(bool), mask)
+        assert not found.coef.values[~mask].any()
+
+
 def test_xarray_opens_the_netcdf(model, X, tmp_path):
     xarray = pytest.importorskip("xarray")
     with xarray.open_dataset(export(model, tmp_path / "c.nc")) as found:

@@ -598,3 +598,22 @@ def test_a_path_has_enough_points_for_a_line(rng):
     X = rng.standard_normal((40, 5, 4))
     fig = plotting.plot_path(sltr_path(X, X[:, 0, 0], epsilons=[1.0]))
     assert fig.axes[0].lines[0].get_xdata().size >= 10
+
+
+@pytest.mark.parametrize("shape", [(40,), (6, 5), (6, 5, 4), (3, 4, 3, 2)])
+def test_nothing_is_drawn_outside_a_mask(rng, shape):
+    X, mask = rng.normal(size=(30, *shape)), rng.random(shape) < 0.6
+    model = SLTRRegressor(mask=mask).fit(X, X[:, mask].sum(axis=1))
+    fig = plotting.plot_coef(model, max_slices=24)
+    if len(shape) == 1:
+        drawn = np.isfinite(fig.axes[0].lines[-1].get_ydata())
+        np.testing.assert_array_equal(drawn, mask)
+        return
+    drawn = [np.ma.getmaskarray(image.get_array()) for image in _images(fig)]
+    assert sum(picture.sum() for picture in drawn) == (~mask).sum()
+    outside = _images(fig)[0].cmap(np.ma.masked_all(1))[0]
+    zero = _images(fig)[0].cmap(0.5)
+    assert np.abs(np.subtract(outside, zero)).max() > 0.1
+    for weights, axis in zip(mode_weights(model.coef_), range(len(shape)), strict=True):
+        empty = ~np.moveaxis(mask, axis, 0).reshape(shape[axis], -1).any(axis=1)
+        assert not np.asarray(weights)[empty].any()

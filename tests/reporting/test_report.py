@@ -575,6 +575,20 @@ def test_packed_coefficient_is_right_to_a_sixteenth_bit():
     assert (grey.min(), grey.max()) == (0, 255)
 
 
+def test_entries_outside_a_mask_are_marked_and_not_counted(data, tmp_path):
+    X, y = data
+    mask = np.ones((6, 5, 4), bool)
+    mask[3:] = False
+    X[:, ~mask] = np.nan
+    model = SLTRRegressor(mask=mask).fit(X, y)
+    page = _page(report(model, X, y, tmp_path / "r.html"))
+    drawn = _unpack(page.data["coef"]["data"], "<i2", (6, 5, 4))
+    np.testing.assert_array_equal(drawn == -32768, ~mask)
+    assert "of 60 entries" in page.text
+    grey = _unpack(page.data["coef"]["sample"], "u1", (6, 5, 4))
+    assert (grey[:3].min(), grey[:3].max()) == (0, 255)
+
+
 def test_large_coefficients_are_shown_at_reduced_resolution(monkeypatch):
     monkeypatch.setattr(payload_module, "MAX_ENTRIES", 100)
     coef = np.zeros((1, 15, 20))
@@ -584,6 +598,10 @@ def test_large_coefficients_are_shown_at_reduced_resolution(monkeypatch):
     assert payload["steps"] == [2, 2]
     drawn = _unpack(payload["data"], "<i2", (8, 10))
     assert np.argwhere(drawn).tolist() == [[7, 3]]
+    coef[0, :4, :3] = np.nan  # outside a mask
+    payload = coefficient_payload(coef, [""], None, Modes.of((15, 20)))
+    drawn = _unpack(payload["data"], "<i2", (8, 10))
+    assert np.argwhere(drawn == -32768).tolist() == [[0, 0], [1, 0]]
 
 
 def test_path_holds_counts_ranks_and_pictures():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+from dataclasses import replace
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def export(model: Any, path: str | os.PathLike) -> Path:
     else:
         labels = labels_of(model)
         if labels is None or len(labels.names) != coefs.ndim - 1:
-            labels = make_labels(coefs.shape[1:])
+            mask = getattr(model, "mask_", None)
+            labels = replace(make_labels(coefs.shape[1:]), mask=mask)
         write = _netcdf if suffix == ".nc" else _table
         content = write(coefs, targets, labels, model)
     return write_atomically(file, content)

@@ -11,7 +11,7 @@ import numpy as np
 from sltr.arrays import to_numpy
 from sltr.plotting.modes import Coords, Modes, even_slices, strongest_slice
 from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
-from sltr.thumbnail import coef_array, target_name, upright
+from sltr.thumbnail import coef_array, shown_entries, target_name, upright
 
 
 def plot_coef(
@@ -32,7 +32,7 @@ def plot_coef(
     Order 1 is a line, order 2 an image, order 3 a montage of slices, and order 4
     or more a table of slices over two modes; modes beyond those stay at the slice
     that holds most of the coefficient. Colours diverge from zero, and all slices
-    share one scale.
+    share one scale. Entries outside a model's mask are grey.
 
     Parameters
     ----------
@@ -76,14 +76,15 @@ def plot_coef(
     model, whose = coef, target_name(coef, target)
     coef = coef_array(coef, target)
     modes = Modes.of(coef.shape, mode_names, units, coords, model)
+    seen = shown_entries(coef, model)
     if coef.ndim == 1:
-        return _line(coef, modes, label, whose, fig)
+        return _line(seen, modes, label, whose, fig)
     rows, columns = _shown(modes, show, coef.shape)
     over = [m for m in range(coef.ndim) if m not in (rows, columns)]
     chosen = _choose(coef, over, modes.indices(slices, coef.shape), max_slices)
     panels = _panels(chosen, over)
     grid = _grid(chosen, over)
-    first = np.moveaxis(coef, (rows, columns), (0, 1))
+    first = np.moveaxis(seen, (rows, columns), (0, 1))
     aspect = np.clip(coef.shape[rows] / coef.shape[columns], 0.4, 1.6)
     width = 4.6 if not over else max(4.0, min(2.0 * grid[1], 11.0)) + 0.8
     height = ((width - 1.6) / grid[1] * aspect + (0.25 if over else 0.0)) * grid[0]
@@ -93,7 +94,8 @@ def plot_coef(
     for ax in axes.flat[len(panels) :]:
         ax.set_visible(False)
     for place, (ax, at) in enumerate(zip(axes.flat, panels, strict=False)):
-        picture = image(ax, first[(slice(None), slice(None), *at)], limit)
+        cut: tuple[Any, ...] = (slice(None), slice(None), *at)
+        picture = image(ax, first[cut], limit)
         if over:
             ax.set_title(", ".join(map(modes.at, over[:2], at)), fontsize=9)
         if len(panels) > 1:

@@ -11,6 +11,7 @@ import numpy as np
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 MARKERS = "osD^vPX"
 DIVERGING = "RdBu_r"
+OUTSIDE = "0.85"  # the colour of entries outside a mask: not that of zero
 SEQUENTIAL = "cividis"
 
 
@@ -60,12 +61,14 @@ def diverging_limit(values: np.ndarray) -> float:
 
 
 def image(ax: Any, matrix: np.ndarray, limit: float) -> Any:
-    """Draw a matrix about zero, rows downwards, and return the image."""
+    """Draw a matrix about zero, rows downwards, NaN in grey, and return the image."""
     shape = matrix.shape
     aspect = "equal" if max(shape) <= 6 * min(shape) else "auto"
+    import matplotlib as mpl
+
     return ax.imshow(
         matrix,
-        cmap=DIVERGING,
+        cmap=mpl.colormaps[DIVERGING].with_extremes(bad=OUTSIDE),
         vmin=-limit,
         vmax=limit,
         aspect=aspect,

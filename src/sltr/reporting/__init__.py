@@ -33,7 +33,7 @@ from sltr.reporting.payload import (
 from sltr.reporting.scores import check_lengths, evaluate
 from sltr.reporting.text import bibtex, method_name, method_text
 from sltr.samples.labelled import unlabelled
-from sltr.thumbnail import coef_array, coef_thumbnail, target_labels
+from sltr.thumbnail import coef_array, coef_thumbnail, shown_entries, target_labels
 from sltr.tuning.scores import metric_name
 
 __all__ = ["report"]
@@ -135,7 +135,10 @@ def report(
     chosen_value = getattr(final, f"{path_name}_", getattr(final, path_name, None))
     data = {
         "coef": coefficient_payload(
-            coefs, targets, _mean_sample(X, coefs.shape[1:]), modes
+            shown_entries(coefs, final),
+            targets,
+            _mean_sample(X, coefs.shape[1:]),
+            modes,
         ),
         "candidates": candidates,
         "path": path_payload(coef_path, chosen_value, path_name),

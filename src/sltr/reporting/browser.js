@@ -6,6 +6,9 @@
   const order = coef.shape.length;
   const size = coef.shape.reduce((a, b) => a * b, 1);
   const values = new Int16Array(bytes(coef.data).buffer);
+  // Entries outside a mask are marked by a number that no coefficient has.
+  const outside = Uint8Array.from(values, (v) => v === -32768 ? 1 : 0);
+  values.forEach((_, i) => { if (outside[i]) values[i] = 0; });
   const sample = coef.sample === null ? null : bytes(coef.sample);
   const strides = coef.shape.map((_, m) => coef.shape.slice(m + 1).reduce((a, b) => a * b, 1));
   const state = { show: [...coef.show], at: [...coef.at], target: 0, threshold: 0, overlay: false, own: false, pointer: null };
@@ -71,7 +74,7 @@
       for (let c = 0; c < columns; c += 1) {
         const index = entry(r, c), v = value(index), share = v / limit;
         const shown = Math.abs(v) > 0 && Math.abs(v) >= state.threshold * coef.limit;
-        let colour = diverging(shown ? share : 0);
+        let colour = outside[state.target * size + index] ? [217, 217, 217] : diverging(shown ? share : 0);
         if (over) {
           const grey = sample[index], alpha = shown ? Math.min(1, 0.25 + 0.75 * Math.sqrt(Math.abs(share))) : 0;
           colour = colour.map((part) => alpha * part + (1 - alpha) * grey);
@@ -199,7 +202,8 @@
     if (!state.pointer) { at("readout").textContent = cut[0].toUpperCase() + cut.slice(1); return; }
     const [r, c] = state.pointer, modes = order === 1 ? [0, 0] : state.show;
     const spots = order === 1 ? [place(0, c)] : [...places, place(modes[0], r), place(modes[1], c)];
-    at("readout").textContent = `${spots.join(", ")} → ${number(Number(value(entry(r, c)).toPrecision(3)))}`;
+    const index = entry(r, c), text = outside[state.target * size + index] ? "outside the mask" : number(Number(value(index).toPrecision(3)));
+    at("readout").textContent = `${spots.join(", ")} → ${text}`;
   };
 
   const draw = () => {
@@ -324,6 +328,7 @@
   at("own-scale").addEventListener("change", () => { state.own = at("own-scale").checked; draw(); });
   at("controls").addEventListener("submit", (event) => event.preventDefault());
   at("coef-note").textContent = `${coef.fullShape.join(" × ")} entries. `
+    + (order > 1 && outside.includes(1) ? "Grey: outside the mask. " : "")
     + (order > 2 ? "Bars above a slider show which slices hold the weight. " : "")
     + (coef.steps.some((s) => s > 1) ? `Shown at reduced resolution (${coef.shape.join(" × ")}): the strongest of neighbouring entries.` : "");
 

@@ -24,6 +24,7 @@ from sltr.tuning.candidates import own_settings
 # A page stays below 10 MB: 16 bits an entry for the coefficient, 8 for the sample.
 MAX_ENTRIES = 1_500_000
 MAX_POINTS = 2_000
+OUTSIDE = -32768  # entries outside a mask; numbers end at ±32767
 
 
 def coefficient_payload(
@@ -31,8 +32,8 @@ def coefficient_payload(
 ) -> dict[str, Any]:
     """Return the coefficient for the slice browser.
 
-    `coefs` (K, p1, …, pM) has one coefficient for each of K targets; `sample`
-    (p1, …, pM) lies under it.
+    `coefs` (K, p1, …, pM) has one coefficient for each of K targets, NaN outside a
+    mask; `sample` (p1, …, pM) lies under it.
     """
     full = coefs.shape[1:]
     # Pictures are drawn downwards: directions that point up are turned.
@@ -45,8 +46,10 @@ def coefficient_payload(
     ]
     coefs, sample, steps = _shrink(coefs, sample)
     shape = coefs.shape[1:]
+    first, outside = np.nan_to_num(coefs[0]), np.isnan(coefs)
+    coefs = np.nan_to_num(coefs)
     limit = float(np.abs(coefs).max()) or 1.0
-    first = coefs[0]
+    packed = np.where(outside, OUTSIDE, np.round(coefs * (32767 / limit)))
     rows, columns = upright(modes.names, shape) if len(shape) > 1 else (0, 0)
     return {
         "shape": list(shape),
@@ -61,7 +64,7 @@ def coefficient_payload(
         "coords": [None if c is None else _coordinates(c) for c in coords],
         "targets": targets,
         "limit": limit,
-        "data": _pack(np.round(coefs * (32767 / limit)).astype("<i2")),
+        "data": _pack(packed.astype("<i2")),
         "sample": None if sample is None else _pack(_grey(sample)),
         "show": [rows, columns],
         "at": [strongest_slice(first, m) for m in range(len(shape))],
@@ -169,7 +172,8 @@ def _shrink(
     while coefs.size > MAX_ENTRIES and max(coefs.shape[1:]) > 1:
         mode = int(np.argmax(coefs.shape[1:]))
         even, odd = _halves(coefs, mode + 1)
-        coefs = np.where(np.abs(odd) > np.abs(even), odd, even)
+        stronger = np.isnan(even) | (np.abs(odd) > np.abs(even))
+        coefs = np.where(stronger, odd, even)
         if sample is not None:
             even, odd = _halves(sample, mode)
             sample = (even + odd) / 2
@@ -186,9 +190,9 @@ def _halves(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _grey(sample: np.ndarray) -> np.ndarray:
     """Return a sample as grey levels between its 1st and 99th percentile."""
-    low, high = np.percentile(sample, (1, 99))
+    low, high = np.nanpercentile(sample, (1, 99))
     scaled = (sample - low) / ((high - low) or 1.0)
-    return np.round(255 * np.clip(scaled, 0.0, 1.0)).astype("u1")
+    return np.round(255 * np.clip(np.nan_to_num(scaled), 0.0, 1.0)).astype("u1")
 
 
 def _pack(array: np.ndarray) -> str:
