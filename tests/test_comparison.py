@@ -337,3 +337,43 @@ def test_test_rows_change_no_slope_of_a_comparison(rng):
         basis = np.column_stack([np.ones(40), Z])
         slopes = np.linalg.lstsq(basis[train], y[train], rcond=None)[0]
         assert score == pytest.approx(np.mean((y[test] - basis[test] @ slopes) ** 2))
+
+
+def test_responses_that_are_tensors_are_compared(rng):
+    X = rng.normal(size=(60, 4, 3))
+    factors = [rng.uniform(0.5, 2.0, size) for size in (4, 3, 2, 2)]
+    Y = np.einsum("nij,i,j,k,l->nkl", X, *factors)
+    Y = Y + 0.1 * rng.normal(size=Y.shape)
+    names = ["reduced_rank", "tensor_on_tensor", "elem_ridge"]
+    rows = compare(X, Y, names, folds=2, groups=np.repeat(np.arange(12), 5))
+    assert not any(row["error"] for row in rows)
+    found = {row["method"]: row["r2"] for row in summary(rows)}
+    assert found["null"] < 0.05
+    assert all(found[name] > 0.8 for name in ("ridge", *names))
+    # A method of single numbers is tuned for each of them.
+    for row in [row for row in rows if row["method"] == "elem_ridge"][:1]:
+        splits = GroupKFold(2, shuffle=True, random_state=0)
+        groups = np.repeat(np.arange(12), 5)
+        train, test = next(iter(splits.split(X, groups=groups)))
+        scores = []
+        for i, j in np.ndindex(2, 2):
+            model = tuned_model(METHODS["elem_ridge"], kind="regression")
+            fit_tuned(model, X[train], Y[train, i, j], groups=groups[train])
+            scores.append(r2_score(Y[test, i, j], model.predict(X[test])))
+        assert row["metrics"]["r2"] == pytest.approx(np.mean(scores))
+
+
+def test_covariates_beside_responses_that_are_tensors(rng):
+    X, Z = rng.normal(size=(60, 4)), rng.normal(size=(60, 1))
+    Y = X[:, :1] * [1.0, 2.0] + 5.0 * Z + 0.1 * rng.normal(size=(60, 2))
+    found = summary(compare(X, Y, "reduced_rank", folds=3, covariates=Z))
+    assert all(row["error"] is None for row in found)
+    scores = {row["method"]: row["r2"] for row in found}
+    assert scores["ridge"] > 0.98
+    assert scores["reduced_rank"] > 0.98
+    assert scores["null"] > 0.5
+
+
+def test_labels_that_are_tensors_are_refused(rng):
+    with pytest.raises(ValueError, match="expected one for each sample"):
+        compare(rng.normal(size=(9, 3)), np.zeros((9, 2)), classification=True)

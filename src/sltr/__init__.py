@@ -19,6 +19,11 @@ if TYPE_CHECKING:
         TensorLasso,
         TensorLassoCV,
     )
+    from sltr.peers.multi_response import (
+        ReducedRankRegressorCV,
+        TensorMultiTaskLassoCV,
+        TensorOnTensorRegressorCV,
+    )
     from sltr.peers.remurs import (
         RemursClassifier,
         RemursClassifierCV,
@@ -42,6 +47,7 @@ __all__ = [
     "Estimate",
     "HRTRRRegressor",
     "ORTRRRegressor",
+    "ReducedRankRegressorCV",
     "RemursClassifier",
     "RemursClassifierCV",
     "RemursRegressor",
@@ -61,6 +67,8 @@ __all__ = [
     "TensorElasticNetCV",
     "TensorLasso",
     "TensorLassoCV",
+    "TensorMultiTaskLassoCV",
+    "TensorOnTensorRegressorCV",
     "TensorRidge",
     "TuckerRegressor",
     "TuckerRegressorCV",
@@ -99,6 +107,9 @@ _PLACES = {
     "TensorElasticNetCV": "peers.lasso",
     "TensorLasso": "peers.lasso",
     "TensorLassoCV": "peers.lasso",
+    "ReducedRankRegressorCV": "peers.multi_response",
+    "TensorMultiTaskLassoCV": "peers.multi_response",
+    "TensorOnTensorRegressorCV": "peers.multi_response",
     "RemursClassifier": "peers.remurs",
     "RemursClassifierCV": "peers.remurs",
     "RemursRegressor": "peers.remurs",

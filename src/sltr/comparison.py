@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, is_regressor
+from sklearn.base import BaseEstimator, RegressorMixin, clone, is_regressor
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import (
     GridSearchCV,
@@ -24,8 +24,9 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.utils.validation import column_or_1d, has_fit_parameter
+from sklearn.utils.validation import has_fit_parameter
 
+from sltr.estimators.base import TensorResponses
 from sltr.estimators.labels import label_indicators
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
 from sltr.peers.registry import Method, method
@@ -130,11 +131,13 @@ def compare(
 
     No held-out sample has a part in any choice. The null model and ridge are
     always among the methods. A method without a classifier regresses labels 0 and
-    1, and of more than two classes each against the rest.
+    1, and of more than two classes each against the rest. Responses may be tensors, y
+    of shape (n, q1, …): R² is their mean, and a method that takes a single number is
+    tuned for each of them.
 
     Parameters
     ----------
-    X, y : arrays of shapes (n, p1, …, pM) and (n,)
+    X, y : arrays of shapes (n, p1, …, pM) and (n,), or (n, q1, …)
     methods : str or sequence of str
         Names in `sltr.peers.registry.METHODS`; one may be given by itself.
     folds : int, optional
@@ -172,7 +175,7 @@ def compare(
     [('null', 0), ('ridge', 0), ('null', 1), ('ridge', 1)]
     """
     X, y = np.asarray(check_plain(X, "X")), np.asarray(check_plain(y, "y"))
-    y = column_or_1d(y)
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     _check_lengths(X, y=y, groups=groups, covariates=covariates)
     names = (methods,) if isinstance(methods, str) else methods
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]
@@ -200,11 +203,14 @@ def compare(
             row |= {"metrics": {}, "fit_seconds": None, "error": None}
             try:
                 model = tuned_model(entry, kind=kind, n_jobs=n_jobs)
+                if y.ndim > 1 and not isinstance(model, TensorResponses):
+                    model = _EachResponse(model)
                 given: dict[str, Any] = {"groups": inside, "labels": labels}
                 if covariates is not None:
                     given["covariates"] = _rows_of(covariates, train)
                     if not has_fit_parameter(model, "covariates"):
-                        model = tuned_model(entry, kind="regression", n_jobs=n_jobs)
+                        if labels:
+                            model = tuned_model(entry, kind="regression", n_jobs=n_jobs)
                         model = _BesideCovariates(model)
                 start = perf_counter()
                 fit_tuned(model, X[train], codes[train], **given)
@@ -256,9 +262,11 @@ class _BesideCovariates(RegressorMixin, BaseEstimator):
         self.encoding_, basis = encoding, np.column_stack([np.ones(len(X)), Z])
         flat = np.reshape(X, (len(X), -1))
         self.X_slopes_ = np.linalg.lstsq(basis, flat, rcond=None)[0]
-        self.y_slopes_ = np.linalg.lstsq(basis, y, rcond=None)[0]
+        responses = np.reshape(y, (len(X), -1))
+        self.y_slopes_ = np.linalg.lstsq(basis, responses, rcond=None)[0]
         rest = np.reshape(flat - basis @ self.X_slopes_, np.shape(X))
-        fit_tuned(self.model, rest, y - basis @ self.y_slopes_, groups=groups)
+        left = np.reshape(responses - basis @ self.y_slopes_, np.shape(y))
+        fit_tuned(self.model, rest, left, groups=groups)
         return self
 
     def predict(self, X: Any, covariates: Any) -> np.ndarray:
@@ -266,7 +274,29 @@ class _BesideCovariates(RegressorMixin, BaseEstimator):
         Z = self.encoding_.encode(covariates, len(X))
         basis = np.column_stack([np.ones(len(X)), Z])
         explained = np.reshape(basis @ self.X_slopes_, np.shape(X))
-        return basis @ self.y_slopes_ + self.model.predict(X - explained)
+        found = self.model.predict(X - explained)
+        return np.reshape(basis @ self.y_slopes_, np.shape(found)) + found
+
+
+class _EachResponse(RegressorMixin, BaseEstimator):
+    """A regressor of single numbers, tuned for each of the responses."""
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+        """Fit to responses y of shape (n, q1, …)."""
+        self.shape_out_ = np.shape(y)[1:]
+        columns = np.reshape(y, (len(X), -1)).T
+        self.models_ = [
+            fit_tuned(clone(self.model), X, column, groups=groups) for column in columns
+        ]
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return predictions of shape (n, q1, …)."""
+        found = np.stack([model.predict(X) for model in self.models_], axis=1)
+        return np.reshape(found, (len(X), *self.shape_out_))
 
 
 def _check_lengths(X: np.ndarray, **beside: Any) -> None:
@@ -341,7 +371,9 @@ def _mse(model: Any, X: np.ndarray, y: np.ndarray) -> float:
 
 
 def _r2(model: Any, X: np.ndarray, y: np.ndarray) -> float:
-    return r2_score(y, model.predict(X))
+    """R²; of several responses the mean."""
+    rows = (len(y), -1)
+    return r2_score(np.reshape(y, rows), np.reshape(model.predict(X), rows))
 
 
 def _accuracy(model: Any, X: np.ndarray, y: np.ndarray) -> float:
@@ -368,13 +400,24 @@ SCORES: dict[str, Callable[[Any, np.ndarray, np.ndarray], float]] = {
 
 
 def is_classification(y: Any) -> bool:
-    """Say whether responses are labels: words, truth values, or just two values."""
+    """Say whether responses are labels: words, truth values, or just two values.
+
+    Tensors never are.
+    """
     values = np.asarray(y)
+    if values.ndim > 1:
+        return False
     return values.dtype.kind not in "iuf" or len(np.unique(values)) <= 2
 
 
 def response_kind(y: Any, classification: bool | None = None) -> str:
     """Return "regression", "binary" or "multi-class"; None: as the values tell."""
+    if classification and np.ndim(y) > 1:
+        msg = (
+            f"Labels of shape {np.shape(y)} were given; expected one for each sample. "
+            "Compare one column after another, or regress."
+        )
+        raise ValueError(msg)
     labels = is_classification(y) if classification is None else classification
     if not labels:
         return "regression"

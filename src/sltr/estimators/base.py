@@ -366,7 +366,8 @@ class TensorResponses(RegressorMixin):
         shape; or weights of the responses, in that shape or flat.
         """
         shape_out = getattr(self, "shape_out_", ())
-        predicted = to_numpy(self.predict(X, covariates=covariates))
+        beside = {} if covariates is None else {"covariates": covariates}
+        predicted = to_numpy(self.predict(X, **beside))
         truth = np.asarray(to_numpy(y))
         if shape_out and truth.shape[1:] != shape_out:
             msg = (

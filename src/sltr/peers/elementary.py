@@ -11,7 +11,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sltr.arrays import Array, array_namespace, as_array, to_numpy, to_python
 from sltr.core.prox import soft_threshold
 from sltr.core.tensor import numerical_ranks
-from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.estimators.base import (
+    TensorResponses,
+    predict_linear,
+    tensor_predictions,
+    unchanged_on_failure,
+)
 from sltr.parameters import check_nonnegative
 from sltr.peers.search import LinearTrials, Searched, search
 from sltr.ridge import RidgeSystem, ridge_system
@@ -22,10 +27,11 @@ from sltr.samples.samples import Samples
 from sltr.tuning.folds import Split
 
 
-class TensorRidge(RegressorMixin, BaseEstimator):
+class TensorRidge(TensorResponses, BaseEstimator):
     """Ridge regression on tensors: SLTR's pilot as a model of its own.
 
-    Solves min_W ‖y − A·vec(W)‖² + ε‖W‖², the intercept unpenalised.
+    Solves min_W ‖y − A·vec(W)‖² + ε‖W‖², the intercept unpenalised. Several responses
+    have one penalty, for which each is divided by its standard deviation.
 
     Parameters
     ----------
@@ -37,10 +43,10 @@ class TensorRidge(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    coef_ : array of shape (p1, …, pM)
-    intercept_ : float
+    coef_ : array of shape (p1, …, pM), or (p1, …, pM, q1, …, qQ)
+    intercept_ : float, or array of shape (q1, …, qQ)
     epsilon_ : float
-    shape_in_, n_features_in_
+    shape_in_, shape_out_, n_features_in_
 
     Examples
     --------
@@ -64,15 +70,24 @@ class TensorRidge(RegressorMixin, BaseEstimator):
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorRidge:
-        """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
-        samples = check_samples(self, X, y, sample_weight)
-        self.epsilon_, self.coef_ = _pilot(samples, self.epsilon, self.fit_intercept)
-        self.intercept_ = _intercept(samples, self.coef_, self.fit_intercept)
+        """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,).
+
+        Or to responses that are tensors, y of shape (n, q1, …, qQ).
+        """
+        samples = check_samples(self, X, y, sample_weight, tensors=True)
+        self.epsilon_, coef = _pilot(samples, self.epsilon, self.fit_intercept)
+        intercept = _intercepts(samples, coef, self.fit_intercept)
+        xp, shape_out = array_namespace(coef), self.shape_out_
+        shape = (*samples.shape, *shape_out)
+        self.coef_ = xp.reshape(xp.moveaxis(coef, 0, -1), shape)
+        self.intercept_ = float(intercept[0])
+        if shape_out:
+            self.intercept_ = xp.reshape(intercept, shape_out)
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,) for samples of the fitted shape."""
-        return predict_linear(self, X)
+        """Return predictions of shape (n,), or (n, q1, …, qQ)."""
+        return tensor_predictions(self, X)
 
     def _remember(self, searched: Searched) -> None:
         """Keep how the penalty was chosen on folds."""
@@ -140,7 +155,8 @@ class ElemRidge(RegressorMixin, BaseEstimator):
         """Fit to samples X of shape (n, p1, …, pM) and responses y of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight)
         threshold = check_nonnegative(self.lambda_sparse, "lambda_sparse")
-        self.epsilon_, self.pilot_ = _pilot(samples, self.epsilon, self.fit_intercept)
+        self.epsilon_, pilots = _pilot(samples, self.epsilon, self.fit_intercept)
+        self.pilot_ = pilots[0, ...]
         if self.radius == "relative":
             xp = array_namespace(samples.X)
             threshold = threshold * float(xp.max(xp.abs(self.pilot_)))
@@ -151,7 +167,8 @@ class ElemRidge(RegressorMixin, BaseEstimator):
             raise ValueError(msg)
         self.coef_ = soft_threshold(self.pilot_, threshold)
         self.ranks_ = numerical_ranks(self.coef_)
-        self.intercept_ = _intercept(samples, self.coef_, self.fit_intercept)
+        coefs = self.coef_[None, ...]
+        self.intercept_ = float(_intercepts(samples, coefs, self.fit_intercept)[0])
         return self
 
     def predict(self, X: Any) -> Array:
@@ -162,12 +179,11 @@ class ElemRidge(RegressorMixin, BaseEstimator):
 def _pilot(
     samples: Samples, epsilon: float | str, fit_intercept: bool
 ) -> tuple[float, Array]:
-    """Return the penalty, chosen if need be, and the ridge estimate for it."""
-    xp, weight = array_namespace(samples.weight), samples.weight
-    y = samples.y - xp.mean(samples.y) if fit_intercept else samples.y
+    """Return the penalty, chosen if need be, and the ridge estimates (K, …) for it."""
+    Y, unit = _in_units(samples, fit_intercept)
     system = ridge_system(
         samples.flat,
-        xp.astype(y, weight.dtype, copy=False)[:, None],
+        Y,
         samples.weight,
         fit_intercept=fit_intercept,
         loo=isinstance(epsilon, str),
@@ -175,18 +191,38 @@ def _pilot(
     penalty = choose_epsilon(system, epsilon, samples.weight)
     everyone = (samples.weight > 0)[None, :]
     coef, _ = system.coefs_and_means(everyone, as_array([penalty], samples.X))
-    return penalty, array_namespace(coef).reshape(coef, samples.shape)
-
-
-def _intercept(samples: Samples, coef: Array, fit_intercept: bool) -> float:
-    """Return the weighted mean of y − ⟨coef, x⟩."""
-    if not fit_intercept:
-        return 0.0
     xp = array_namespace(coef)
+    coef = coef[0, 0, ...] * unit[:, None]
+    return penalty, xp.reshape(coef, (-1, *samples.shape))
+
+
+def _in_units(samples: Samples, fit_intercept: bool) -> tuple[Array, Array]:
+    """Return responses (n, K) less their means, and units (K,) they are divided by.
+
+    A single response has a unit of one.
+    """
+    xp, weight, Y = array_namespace(samples.weight), samples.weight, samples.Y
+    share = xp.astype(weight / xp.sum(weight), Y.dtype, copy=False)
+    Y = Y - xp.mean(Y, axis=0) if fit_intercept else Y
+    mean = float(fit_intercept) * (share @ Y)
+    unit = xp.sqrt(share @ (Y - mean) ** 2)
+    unit = xp.where((unit > 0) & (Y.shape[1] > 1), unit, 1.0)
+    return (
+        xp.astype(Y / unit, weight.dtype, copy=False),
+        xp.astype(unit, weight.dtype, copy=False),
+    )
+
+
+def _intercepts(samples: Samples, coef: Array, fit_intercept: bool) -> Array:
+    """Return the weighted means of Y − ⟨coef, x⟩ for coefficients (K, …), (K,)."""
+    xp, Y = array_namespace(coef), samples.Y
+    rows = xp.reshape(coef, (coef.shape[0], -1))
+    if not fit_intercept:
+        return 0.0 * Y[0, :]
     share = Centring(samples.weight, True).share[0, :]
-    mean = xp.sum((share @ samples.flat) * xp.reshape(coef, (-1,)))
-    y_mean = xp.sum(xp.astype(share, samples.y.dtype, copy=False) * samples.y)
-    return float(y_mean) - float(mean)
+    mean = xp.sum((share @ samples.flat) * rows, axis=1)
+    y_mean = xp.astype(share, Y.dtype, copy=False) @ Y
+    return y_mean - xp.astype(mean, Y.dtype, copy=False)
 
 
 def loo_parameters(model: Any) -> list[str]:
@@ -272,7 +308,7 @@ def _search_penalties(
 
 def _prepare(X: Any, Y: Any, fit_intercept: bool) -> tuple[Samples, Array, RidgeSystem]:
     """Return samples, responses (n, K) and the ridge system of both."""
-    columns = Y if Y.ndim == 2 else Y[:, None]
+    columns = Y.reshape(len(Y), -1)
     samples = check_samples(TensorRidge(), X, columns[:, 0])
     responses = as_array(columns, samples.X, dtype=samples.X.dtype)
     system = ridge_system(
@@ -284,14 +320,22 @@ def _prepare(X: Any, Y: Any, fit_intercept: bool) -> tuple[Samples, Array, Ridge
 def loo_score(model: TensorRidge, X: Any, y: Any) -> float:
     """Return R² of a ridge's predictions for each sample, fitted to all others.
 
+    Of several responses the mean.
+
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(30, 3))
     >>> round(loo_score(TensorRidge().fit(X, X[:, 0]), X, X[:, 0]), 3)
     1.0
     """
-    samples, responses, system = _prepare(X, y, bool(model.fit_intercept))
+    columns = to_numpy(y).reshape(len(y), -1)
+    scale = columns.std(axis=0)
+    varies = scale > 0
+    if not varies.any():
+        return 0.0
+    # Each in units of its variance; those that do not vary count as zero.
+    columns = columns[:, varies] / scale[varies]
+    samples, responses, system = _prepare(X, columns, bool(model.fit_intercept))
     losses = system.loo_losses(as_array([model.epsilon_], responses))
     (error,) = to_python(mean_loss(losses, samples.weight))
-    variance = float(np.var(to_numpy(responses)))
-    return 1.0 - error / variance if variance > 0 else 0.0
+    return (int(varies.sum()) - error) / len(scale)

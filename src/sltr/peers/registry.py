@@ -20,6 +20,11 @@ from sltr.peers.cp import CPClassifier, CPRegressorCV
 from sltr.peers.elementary import ElemRidge, TensorRidge
 from sltr.peers.glm import ALPHAS_RIDGE
 from sltr.peers.lasso import TensorElasticNetCV, TensorLassoCV
+from sltr.peers.multi_response import (
+    ReducedRankRegressorCV,
+    TensorMultiTaskLassoCV,
+    TensorOnTensorRegressorCV,
+)
 from sltr.peers.remurs import RemursClassifierCV, RemursRegressorCV
 from sltr.peers.sturm import SturmRegressorCV
 from sltr.peers.surf import SURFRegressorCV
@@ -286,6 +291,46 @@ _ALL = (
         is_sparse=True,
         keeps_structure=True,
         reference="Ahmed, Raja & Bajwa, SIMODS 2020",
+    ),
+    Method(
+        name="reduced_rank",
+        title="Reduced rank",
+        make_regressor=ReducedRankRegressorCV,
+        make_classifier=None,
+        assumes="many small entries; K responses that depend on few combinations of "
+        "the entries",
+        cost="O(n²P + nPK) for each penalty, once for all ranks",
+        good_for="many responses with dense coefficients; ridge for a single one",
+        finds_rank=False,
+        is_sparse=False,
+        keeps_structure=False,
+        reference="Izenman, JMVA 1975; Mukherjee & Zhu, SADM 2011",
+    ),
+    Method(
+        name="multitask_lasso",
+        title="Multi-task Lasso",
+        make_regressor=TensorMultiTaskLassoCV,
+        make_classifier=None,
+        assumes="few entries, anywhere, the same for all responses",
+        cost="O(nPK) for a sweep over the entries",
+        good_for="many responses with a common, unstructured support",
+        finds_rank=None,
+        is_sparse=True,
+        keeps_structure=False,
+        reference="Obozinski, Taskar & Jordan, Statistics and Computing 2010",
+    ),
+    Method(
+        name="tensor_on_tensor",
+        title="Tensor-on-tensor",
+        make_regressor=TensorOnTensorRegressorCV,
+        make_classifier=None,
+        assumes="low CP rank R over the modes of samples and responses",
+        cost="O(nPR + n Σ(R p_m)² + Σ(R p_m)³) a sweep",
+        good_for="responses that are tensors, n far below P",
+        finds_rank=False,
+        is_sparse=False,
+        keeps_structure=True,
+        reference="Lock, JCGS 2018",
     ),
 )
 

@@ -28,6 +28,15 @@ _METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ElemRidge": ("the elementary ridge estimator", ("yang2014elementary",)),
     "TensorLasso": ("the Lasso on the flattened tensor", ("tibshirani1996lasso",)),
     "TensorElasticNet": ("the elastic net on the flattened tensor", ("zou2005net",)),
+    "ReducedRank": (
+        "reduced-rank ridge regression",
+        ("izenman1975reduced", "mukherjee2011reduced"),
+    ),
+    "TensorMultiTaskLasso": (
+        "the multi-task Lasso on the flattened tensor",
+        ("obozinski2010joint",),
+    ),
+    "TensorOnTensor": ("tensor-on-tensor regression", ("lock2018tensor",)),
     "TensorRidge": ("ridge regression on the flattened tensor", ("hoerl1970ridge",)),
 }
 
