@@ -128,3 +128,12 @@ def test_other_rules_and_the_papers_grid_have_no_last_step(rng):
     y = X[:, 0, 0] + 0.1 * rng.normal(size=40)
     for settings in ({"rule": "best"}, {"refine": (None,)}):
         assert SLTRRegressorCV(**settings).fit(X, y).sparse_radius_ is None
+
+
+def test_few_large_responses_that_are_predicted_well_are_no_noise(rng):
+    X = rng.normal(size=(30, 6, 5))
+    X[:2] *= 8.0  # nearly all of the null model's error is that of two samples
+    y = X[:, :3, :2].sum(axis=(1, 2)) + 0.3 * rng.normal(size=30)
+    model = SLTRRegressorCV().fit(X, y)
+    assert model.sparse_radius_ < 1
+    assert model.held_out_scores_["r2"].mean() > 0.5

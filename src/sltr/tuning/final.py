@@ -18,7 +18,7 @@ from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.estimate import adaptive_estimate
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.choose import Choice, Member, standard_error
+from sltr.tuning.choose import Choice, Member, association
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import HeldOut
@@ -94,8 +94,9 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
     """Return the choice with the radius of the last step, and what it predicts.
 
     The chosen mean is fitted to each fold again, and every radius of the policy tried
-    on it. The radius of least held-out error is taken, the null model (radius 1) unless
-    the gain over it is clear. Refits are in single precision, as when they were chosen.
+    on it. The radius of least held-out error is taken; the null model (radius 1) where
+    its predictions have nothing to do with the responses, as far as one can tell,
+    or err more. Refits are in single precision, as when they were chosen.
     """
     task, folds = task.with_loose_gap(), held.folds
     radii, n_folds = task.policy.last_radii, len(folds.rows)
@@ -114,9 +115,14 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
     null = folds.losses([0.0] * n_folds)
     weight = np.concatenate(folds.weights)
     best = int(np.argmin(losses @ weight))
-    gain = null - losses[best]
-    error = standard_error(gain, weight)
-    if not weight @ gain > task.policy.found_errors * error * weight.sum():
+    evidence = association(
+        np.concatenate([p[:, :, 0] for p in predictions]),
+        np.concatenate(folds.targets),
+        np.concatenate(folds.rows),
+        weight,
+    )
+    gains = weight @ losses[best] < weight @ null
+    if not (gains and evidence > task.policy.found_errors):
         values = [0.0 * p[:, :, 0] for p in predictions]
         return _with_radius(folds, choice, 1.0, values)
     values = [p[:, :, best] for p in predictions]
