@@ -4,7 +4,6 @@ import pytest
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import (
     agreement_weights,
-    association,
     average_weights,
     best_index,
     close_to,
@@ -157,28 +156,3 @@ def test_losses_whose_squares_overflow_are_compared():
     for scale in (2.0**-600, 2.0**600):
         found = close_to(2, scale * losses, weight)
         np.testing.assert_array_equal(found, close_to(2, losses, weight))
-
-
-def test_association_is_the_correlation_in_standard_errors(rng):
-    f, y = rng.normal(size=(50, 1)), rng.normal(size=(50, 1))
-    rows, weight = np.arange(50), np.ones(50)
-    correlation = (f * y).sum() / np.sqrt((f**2).sum() * (y**2).sum())
-    found = association(f, y, rows, weight)
-    assert found == pytest.approx(np.sqrt(50) * correlation)
-    # Units, repeated folds and samples that count twice.
-    assert association(1e-200 * f, 1e200 * y, rows, weight) == pytest.approx(found)
-    twice = [np.concatenate([a, a]) for a in (f, y, rows, weight)]
-    assert association(*twice) == pytest.approx(found)
-    doubled = association(f, y, rows, 2 * weight)
-    assert doubled == pytest.approx(np.sqrt(2) * found)
-    assert association(0 * f, y, rows, weight) == 0.0
-
-
-def test_association_of_noise_has_unit_variance_for_any_number_of_responses(rng):
-    mixed = rng.normal(size=(4, 4))
-    found = []
-    for _ in range(400):
-        f, y = rng.normal(size=(60, 4)), rng.normal(size=(60, 4)) @ mixed
-        found.append(association(f, y, np.arange(60), np.ones(60)))
-    assert abs(np.mean(found)) < 0.15
-    assert 0.9 < np.std(found) < 1.1

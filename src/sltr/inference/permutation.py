@@ -42,16 +42,15 @@ from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.parameters import check_choice, check_count, refuse
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, take_rows
+from sltr.tuning.evidence import PENALTIES, correlations, permuted
 from sltr.tuning.folds import Folds, Split, splits, weighted_splits, whole_groups
 from sltr.tuning.scores import metric_name
 from sltr.tuning.task import Task, ridge_pilots
 
 Progress = Callable[[int, int], None]
 
-# The pilots of the cheap test: penalties, as multiples of the mean eigenvalue of the
-# samples' Gram matrix, and the one whose estimates are made too, with these relative
-# radii of the entrywise ball and of the spectral ball.
-PENALTIES = (0.01, 0.1, 1.0, 10.0)
+# The pilot of the cheap test whose estimates are made too, one of `PENALTIES`, with
+# these relative radii of the entrywise ball and of the spectral ball.
 ESTIMATED = 1.0
 RADII_SPARSE = (0.3, 0.6)
 RADIUS_LOW = 0.5
@@ -293,42 +292,24 @@ def _batch_scores(
     task: Task, folds: Folds, unit: float, orders: np.ndarray
 ) -> np.ndarray:
     """Return the largest held-out correlation over candidates, (B,) for B orders."""
-    xp, n_responses = array_namespace(task.Y), task.Y.shape[1]
-    n_orders, n_samples = orders.shape
-    Y = xp.reshape(take_rows(task.Y, orders.ravel()), (n_orders, n_samples, -1))
-    Y = xp.reshape(xp.permute_dims(Y, (1, 0, 2)), (n_samples, -1))  # (n, B·K)
+    xp, Y = array_namespace(task.Y), permuted(task.Y, orders)  # (n, B·K)
     pilots = ridge_pilots(
         task.with_responses(Y), folds.training, [unit * e for e in PENALTIES]
     )
     coefs = [pilots.coef[:, e, ...] for e in range(len(PENALTIES))]  # (F, B·K, P)
     coefs += _estimates(coefs[PENALTIES.index(ESTIMATED)], task.samples.shape)
     stacked = xp.stack(coefs, axis=1)  # (F, C, B·K, P)
-    shape = (stacked.shape[0], -1, stacked.shape[-1])
-    flat = xp.reshape(stacked, shape)
-    centring = task.centring(folds.training)
-    y_coef = centring.share @ Y  # (F, b, B·K)
+    flat = xp.reshape(stacked, (stacked.shape[0], -1, stacked.shape[-1]))
     products = task.samples.design.inner_groups(
         [(rows, flat[f, ...]) for f, rows in enumerate(folds.rows)]
     )
-    cross, size, total = 0.0, 0.0, 0.0
+    basis, predicted = task.centring(folds.training).basis, []
     for f, rows in enumerate(folds.rows):
-        basis = take_rows(centring.basis, rows)
-        about = basis @ (pilots.removed[f, ...] @ xp.matrix_transpose(flat[f, ...]))
-        predicted = xp.reshape(products[f] - about, (len(rows), -1, Y.shape[1]))
-        target = take_rows(Y, rows) - basis @ y_coef[f, ...]
-        weight = take_rows(task.samples.weight, rows)[:, None]
-        total = total + xp.sum(weight * target**2, axis=0)
-        weight, target = weight[:, None, :], target[:, None, :]
-        cross = cross + xp.sum(weight * target * predicted, axis=0)  # (C, B·K)
-        size = size + xp.sum(weight * predicted**2, axis=0)
-    cross, size, total = (
-        np.asarray(to_numpy(part), float).reshape(-1, n_orders, n_responses).sum(axis=2)
-        for part in (cross, size, total)
-    )
-    norm = np.sqrt(size * total)
-    with np.errstate(invalid="ignore"):
-        values = np.where(norm > 0, cross / np.where(norm > 0, norm, 1.0), 0.0)
-    return values.max(axis=0)
+        removed = pilots.removed[f, ...] @ xp.matrix_transpose(flat[f, ...])
+        values = products[f] - take_rows(basis, rows) @ removed
+        predicted.append(xp.reshape(values, (len(rows), -1, Y.shape[1])))
+    found = correlations(task, folds, Y, predicted, task.Y.shape[1])
+    return found.max(axis=0)
 
 
 def _estimates(pilots: Array, shape: tuple[int, ...]) -> list[Array]:

@@ -53,6 +53,17 @@ class GramRidge:
         pilots, means = map(xp.reshape, parts, shapes)
         return pilots, means
 
+    def fitted(self, subsets: Array, epsilons: Array) -> Array:
+        """Return what pilots predict for all samples, less the baseline, (S, E, K, n).
+
+        The baseline is what intercept and covariates predict. The Gram matrix knows
+        all that is needed: the samples are not read.
+        """
+        xp, centring = array_namespace(self.gram), self._centring(subsets)
+        values = self._duals(subsets, epsilons) @ self.gram
+        share = xp.matrix_transpose(centring.share)[:, None, ...]
+        return values - (values @ share) @ xp.matrix_transpose(centring.basis)
+
     def _centring(self, subsets: Array) -> Centring:
         return Centring.of_subsets(
             subsets, self.weight, self.fit_intercept, self.covariates

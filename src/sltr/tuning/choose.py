@@ -158,40 +158,6 @@ def agreement_weights(
     return np.where(rest > 0, rest, 0.0)
 
 
-def association(
-    predicted: np.ndarray, target: np.ndarray, rows: np.ndarray, weight: np.ndarray
-) -> float:
-    """Return how far held-out predictions agree with responses, in standard errors.
-
-    Both (n, K) are less the null model's predictions. With S the mean of y yᵀ,
-
-        z = Σ f·y / √(Σ fᵀ S f),
-
-    which for one response is √n times their correlation about zero. The variance is
-    what it would be if predictions had nothing to do with responses: in that of gains
-    over the null model, a few large responses that are predicted well would count as
-    noise. `rows` (n,) that several folds leave out count once, and a whole weight as
-    that many equal samples.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> y = np.array([[1.0], [-1.0], [2.0], [-2.0]])
-    >>> association(0.5 * y, y, np.arange(4), np.ones(4))
-    2.0
-    """
-    _, first = np.unique(rows, return_index=True)
-    count = np.maximum(weight[first], 1.0).sum()
-    share = (weight / weight.sum())[:, None]
-    # Units of one, since squares of what is predicted may overflow or vanish.
-    unit = [float(np.abs(values).max()) for values in (predicted, target)]
-    if not (all(unit) and np.isfinite(unit).all()):
-        return 0.0
-    f, y = predicted / unit[0], target / unit[1]
-    spread = np.sum(share * f * (f @ (y.T @ (share * y))))
-    return float(np.sum(share * f * y) * np.sqrt(count / spread))
-
-
 def _excess(
     best: int, losses: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,8 @@ from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.estimate import adaptive_estimate
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.choose import Choice, Member, association
+from sltr.tuning.choose import Choice, Member
+from sltr.tuning.evidence import is_found
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import HeldOut
@@ -94,9 +95,8 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
     """Return the choice with the radius of the last step, and what it predicts.
 
     The chosen mean is fitted to each fold again, and every radius of the policy tried
-    on it. The radius of least held-out error is taken; the null model (radius 1) where
-    its predictions have nothing to do with the responses, as far as one can tell,
-    or err more. Refits are in single precision, as when they were chosen.
+    on it. The radius of least held-out error is taken, the null model (radius 1) unless
+    something was found. Refits are in single precision, as when they were chosen.
     """
     task, folds = task.with_loose_gap(), held.folds
     radii, n_folds = task.policy.last_radii, len(folds.rows)
@@ -109,24 +109,14 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
         precision = task.policy.precision
         mean = _mean_fit(task, members, training, held, indices, precision)
         predictions += _predictions(task, folds, indices, mean, radii)
-    losses = np.stack(
-        [folds.losses([p[:, :, r] for p in predictions]) for r in range(len(radii))]
-    )
-    null = folds.losses([0.0] * n_folds)
-    weight = np.concatenate(folds.weights)
-    best = int(np.argmin(losses @ weight))
-    evidence = association(
-        np.concatenate([p[:, :, 0] for p in predictions]),
-        np.concatenate(folds.targets),
-        np.concatenate(folds.rows),
-        weight,
-    )
-    gains = weight @ losses[best] < weight @ null
-    if not (gains and evidence > task.policy.found_errors):
-        values = [0.0 * p[:, :, 0] for p in predictions]
-        return _with_radius(folds, choice, 1.0, values)
+    losses = [
+        folds.losses([p[:, :, r] for p in predictions]) for r in range(len(radii))
+    ]
+    best = int(np.argmin([folds.total(each) for each in losses]))
     values = [p[:, :, best] for p in predictions]
-    return _with_radius(folds, choice, radii[best], values)
+    if is_found(task, folds, [p[:, :, 0] for p in predictions], values):
+        return _with_radius(folds, choice, radii[best], values)
+    return _with_radius(folds, choice, 1.0, [0.0 * p for p in values])
 
 
 def _with_radius(

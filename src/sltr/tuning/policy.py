@@ -63,14 +63,16 @@ class Policy:
     # 1 + prior_samples / n times, and low-rank or sparse refits as many times less.
     prior_samples: float = 40.0
     # The last step: radii of the box about the refined pilot, relative to its largest
-    # entry, and how far its held-out predictions must agree with the responses, in
-    # standard errors. That many because the answer is chosen among many, by folds that
-    # share their samples: on pure noise nine of ten agree less
-    # (`benchmarks/answers.py noise`).
+    # entry. The answer is empty unless its pilot's held-out predictions agree with the
+    # responses by so many standard errors (that many because it is chosen among many,
+    # by folds that share their samples), or those of ridge do at this level, by so many
+    # permutations. On pure noise nine of ten are empty (`benchmarks/answers.py noise`).
     last_radii: tuple[float, ...] = (
         0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5,
     )  # fmt: skip
-    found_errors: float = 3.0
+    found_errors: float = 3.5
+    found_level: float = 0.02
+    found_permutations: int = 199
 
     # Samples that are left in place: steps of reweighting, blocks of a structure that
     # are solved for under a ridge (so many passes), and Tucker ranks tried.

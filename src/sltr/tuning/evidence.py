@@ -1,0 +1,174 @@
+"""Whether anything was found: the answer against the null model.
+
+Two tests say yes, and either is enough, if the held-out error is below the null
+model's as well.
+
+- The correlation of the answer's held-out predictions with the responses is far from
+  zero. It sees what refits find. But the answer is the best of many, so that the bar is
+  high, and the same for all samples: on smooth ones, or few, it is higher than it needs
+  to be.
+- The ridge pilot's held-out predictions are linear in the responses. Under permuted
+  responses they cost next to nothing, and so their test is exact for these samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.ridge.gram import GramRidge
+from sltr.samples.samples import is_lazy, take_rows
+from sltr.tuning.folds import Folds
+from sltr.tuning.task import Task, ridge_pilots
+
+# Penalties of the pilots that are tested, as multiples of the mean eigenvalue of the
+# samples' Gram matrix: what is chosen by y would have to be chosen again.
+PENALTIES = (0.01, 0.1, 1.0, 10.0)
+# Numbers that a batch of permutations may hold.
+BATCH_ENTRIES = 4_000_000
+
+
+def is_found(
+    task: Task,
+    folds: Folds,
+    refined: Sequence[np.ndarray],
+    answer: Sequence[np.ndarray],
+) -> bool:
+    """Say whether an answer predicts anything, as far as one can tell.
+
+    Its held-out predictions, and those of the refined pilot it was made from, are
+    (n_rows, K) for each fold, less the baseline.
+    """
+    policy, null = task.policy, [0.0] * len(folds.rows)
+    if not folds.total(folds.losses(answer)) < folds.total(folds.losses(null)):
+        return False
+    rows, weight = np.concatenate(folds.rows), np.concatenate(folds.weights)
+    target, predicted = np.concatenate(folds.targets), np.concatenate(refined)
+    if association(predicted, target, rows, weight) > policy.found_errors:
+        return True
+    p_value = pilot_p_value(task, folds, refined, policy.found_permutations)
+    return p_value <= policy.found_level
+
+
+def association(
+    predicted: np.ndarray, target: np.ndarray, rows: np.ndarray, weight: np.ndarray
+) -> float:
+    """Return how far held-out predictions agree with responses, in standard errors.
+
+    Both (n, K) are less the null model's predictions. With S the mean of y yᵀ,
+
+        z = Σ f·y / √(Σ fᵀ S f),
+
+    which for one response is √n times their correlation about zero. The variance is
+    what it would be if predictions had nothing to do with responses: in that of gains
+    over the null model, a few large responses that are predicted well would count as
+    noise. `rows` (n,) that several folds leave out count once, and a whole weight as
+    that many equal samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.array([[1.0], [-1.0], [2.0], [-2.0]])
+    >>> association(0.5 * y, y, np.arange(4), np.ones(4))
+    2.0
+    """
+    _, first = np.unique(rows, return_index=True)
+    count = np.maximum(weight[first], 1.0).sum()
+    share = (weight / weight.sum())[:, None]
+    # Units of one, since squares of what is predicted may overflow or vanish.
+    unit = [float(np.abs(values).max()) for values in (predicted, target)]
+    if not (all(unit) and np.isfinite(unit).all()):
+        return 0.0
+    f, y = predicted / unit[0], target / unit[1]
+    spread = np.sum(share * f * (f @ (y.T @ (share * y))))
+    return float(np.sum(share * f * y) * np.sqrt(count / spread))
+
+
+def pilot_p_value(
+    task: Task, folds: Folds, predictions: Sequence[np.ndarray], n: int
+) -> float:
+    """Return the permutation p-value of the ridge pilot's held-out correlation.
+
+    It is 1 where that would read the samples again and again. Permutations are drawn
+    for samples in the order of their predictions: the order in which samples were given
+    shall not matter.
+    """
+    if is_lazy(task.samples.X) and not isinstance(task.system, GramRidge):
+        return 1.0
+    unit = task.system.mean_eigenvalue()
+    if not unit > 0:  # all samples are equal
+        return 1.0
+    n_samples, n_responses = task.Y.shape
+    values = np.zeros(n_samples)
+    values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0]
+    ranked, rng = np.argsort(values, kind="stable"), np.random.RandomState(0)
+    orders = np.tile(np.arange(n_samples), (n + 1, 1))
+    for order in orders[1:]:
+        order[ranked] = ranked[rng.permutation(n_samples)]
+    centring = task.centring(task.everyone[0, :])
+    rest = task.Y - centring.basis @ (centring.share @ task.Y)
+    epsilons = [unit * factor for factor in PENALTIES]
+    entries = len(folds.rows) * len(epsilons) * n_responses * n_samples
+    batch, found = max(1, BATCH_ENTRIES // entries), []
+    for first in range(0, n + 1, batch):
+        Y = permuted(rest, orders[first : first + batch])
+        predicted = _pilot_predictions(task.with_responses(Y), folds, epsilons)
+        found.append(correlations(task, folds, Y, predicted, n_responses).max(axis=0))
+    scores = np.concatenate(found)
+    reached = scores[1:] >= scores[0] - 1e-9 * abs(scores[0])
+    return (1 + int(np.count_nonzero(reached))) / (1 + n)
+
+
+def permuted(Y: Array, orders: np.ndarray) -> Array:
+    """Return responses (n, K) in B orders (B, n), side by side: (n, B·K)."""
+    xp, (n_orders, n_samples) = array_namespace(Y), orders.shape
+    taken = xp.reshape(take_rows(Y, orders.ravel()), (n_orders, n_samples, -1))
+    return xp.reshape(xp.permute_dims(taken, (1, 0, 2)), (n_samples, -1))
+
+
+def correlations(
+    task: Task, folds: Folds, Y: Array, predicted: Sequence[Array], n_responses: int
+) -> np.ndarray:
+    """Return the correlation of held-out predictions with responses, (C, B).
+
+    `Y` is (n, B·K), and `predicted` (n_rows, C, B·K) for each fold, less its baseline.
+    """
+    xp, centring = array_namespace(Y), task.centring(folds.training)
+    y_coef = centring.share @ Y  # (F, b, B·K)
+    cross, size, total = 0.0, 0.0, 0.0
+    for f, rows in enumerate(folds.rows):
+        basis = take_rows(centring.basis, rows)
+        target = take_rows(Y, rows) - basis @ y_coef[f, ...]
+        weight = take_rows(task.samples.weight, rows)[:, None]
+        total = total + xp.sum(weight * target**2, axis=0)
+        weight, target = weight[:, None, :], target[:, None, :]
+        cross = cross + xp.sum(weight * target * predicted[f], axis=0)  # (C, B·K)
+        size = size + xp.sum(weight * predicted[f] ** 2, axis=0)
+    shape = (-1, Y.shape[1] // n_responses, n_responses)
+    cross, size, total = (
+        np.asarray(to_numpy(part), float).reshape(shape).sum(axis=2)
+        for part in (cross, size, total)
+    )
+    norm = np.sqrt(size * total)
+    return np.where(norm > 0, cross / np.where(norm > 0, norm, 1.0), 0.0)
+
+
+def _pilot_predictions(
+    task: Task, folds: Folds, epsilons: Sequence[float]
+) -> list[Array]:
+    """Return what pilots of all penalties predict, (n_rows, E, K) for each fold."""
+    if isinstance(task.system, GramRidge):
+        fitted = task.system.fitted(folds.training, as_array(list(epsilons), task.Y))
+        xp = array_namespace(fitted)
+        values = xp.permute_dims(fitted, (0, 3, 1, 2))  # (F, n, E, K)
+        return [take_rows(values[f, ...], rows) for f, rows in enumerate(folds.rows)]
+    pilots, found = ridge_pilots(task, folds.training, list(epsilons)), []
+    for f, rows in enumerate(folds.rows):
+        coef = pilots.coef[f, ...]
+        flat = array_namespace(coef).reshape(coef, (-1, coef.shape[-1]))
+        values = folds.predictions(task, f, flat, pilots.removed[f, ...])
+        shape = (len(rows), len(epsilons), -1)
+        found.append(as_array(values.reshape(shape), task.Y))
+    return found

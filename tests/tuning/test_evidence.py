@@ -1,0 +1,119 @@
+"""Whether anything was found."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from sltr import SLTRRegressorCV
+from sltr.samples.check import check_samples
+from sltr.tuning.evidence import PENALTIES, association, pilot_p_value
+from sltr.tuning.folds import Folds, splits
+
+
+def test_association_is_the_correlation_in_standard_errors(rng):
+    f, y = rng.normal(size=(50, 1)), rng.normal(size=(50, 1))
+    rows, weight = np.arange(50), np.ones(50)
+    correlation = (f * y).sum() / np.sqrt((f**2).sum() * (y**2).sum())
+    found = association(f, y, rows, weight)
+    assert found == pytest.approx(np.sqrt(50) * correlation)
+    # Units, repeated folds and samples that count twice.
+    assert association(1e-200 * f, 1e200 * y, rows, weight) == pytest.approx(found)
+    twice = [np.concatenate([a, a]) for a in (f, y, rows, weight)]
+    assert association(*twice) == pytest.approx(found)
+    doubled = association(f, y, rows, 2 * weight)
+    assert doubled == pytest.approx(np.sqrt(2) * found)
+    assert association(0 * f, y, rows, weight) == 0.0
+
+
+def test_association_of_noise_has_unit_variance_for_any_number_of_responses(rng):
+    mixed = rng.normal(size=(4, 4))
+    found = []
+    for _ in range(400):
+        f, y = rng.normal(size=(60, 4)), rng.normal(size=(60, 4)) @ mixed
+        found.append(association(f, y, np.arange(60), np.ones(60)))
+    assert abs(np.mean(found)) < 0.15
+    assert 0.9 < np.std(found) < 1.1
+
+
+def prepared(X, y, cv=4, covariates=None, weight=None):
+    model = SLTRRegressorCV()
+    samples = check_samples(model, X, y, weight, tensors=True)
+    samples = model._beside(samples, covariates, weight)
+    task = model._task(samples, samples.Y, 0.0)
+    return task, Folds.of(task, splits(cv, y) if isinstance(cv, int) else cv)
+
+
+def by_loops(X, y, folds, predictions, n):
+    """Return the p-value by fitting scikit-learn's ridge to each permutation."""
+    flat, rng = X.reshape(len(X), -1), np.random.RandomState(0)
+    centred = flat - flat.mean(axis=0)
+    unit = np.sum(centred**2) / min(centred.shape)
+    values = np.zeros(len(y))
+    values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0]
+    ranked, scores = np.argsort(values), []
+    for b in range(n + 1):
+        order = np.arange(len(y))
+        if b:
+            order[ranked] = ranked[rng.permutation(len(y))]
+        again, best = y[order], -1.0
+        for factor in PENALTIES:
+            f, t = [], []
+            for rows in folds.rows:
+                train = np.setdiff1d(np.arange(len(y)), rows)
+                mean = again[train].mean()
+                ridge = Ridge(alpha=factor * unit).fit(flat[train], again[train])
+                f.append(ridge.predict(flat[rows]) - mean)
+                t.append(again[rows] - mean)
+            f, t = np.concatenate(f), np.concatenate(t)
+            best = max(best, f @ t / np.sqrt((f @ f) * (t @ t)))
+        scores.append(best)
+    return (1 + sum(s >= scores[0] - 1e-9 for s in scores[1:])) / (1 + n)
+
+
+@pytest.mark.parametrize("n_samples", [20, 60])  # the Gram matrix, and moments
+def test_the_p_value_of_the_pilot_is_that_of_a_loop_of_ridge_fits(rng, n_samples):
+    X = rng.normal(size=(n_samples, 6, 5))
+    y = X[:, :2, :2].sum(axis=(1, 2)) + 4.0 * rng.normal(size=n_samples)
+    task, folds = prepared(X, y)
+    predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
+    found = pilot_p_value(task, folds, predictions, 19)
+    assert found == pytest.approx(by_loops(X, y, folds, predictions, 19))
+
+
+def test_the_order_of_samples_does_not_change_the_p_value(rng):
+    X = rng.normal(size=(30, 6, 5))
+    y = X[:, 0, 0] + 2.0 * rng.normal(size=30)
+    task, folds = prepared(X, y)
+    predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
+    order = rng.permutation(30)
+    place = np.argsort(order)
+    moved = [
+        (place[np.setdiff1d(np.arange(30), rows)], place[rows]) for rows in folds.rows
+    ]
+    again = prepared(X[order], y[order], moved)
+    assert pilot_p_value(*again, predictions, 99) == pytest.approx(
+        pilot_p_value(task, folds, predictions, 99)
+    )
+
+
+def test_covariates_that_explain_everything_leave_nothing_to_the_pilot(rng):
+    X, z = rng.normal(size=(40, 5, 4)), rng.normal(size=(40, 1))
+    X = X + 2.0 * z[:, :, None]
+    y = 3.0 * z[:, 0] + 0.3 * rng.normal(size=40)
+    without, with_covariates = (
+        pilot_p_value(task, folds, [np.zeros((len(r), 1)) for r in folds.rows], 99)
+        for task, folds in (prepared(X, y), prepared(X, y, covariates=z))
+    )
+    assert without == 0.01
+    assert with_covariates > 0.05
+
+
+def test_p_values_of_noise_are_uniform(rng):
+    p_values = []
+    for _ in range(60):
+        X, y = rng.normal(size=(24, 6, 5)), rng.normal(size=24)
+        task, folds = prepared(X, y)
+        predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
+        p_values.append(pilot_p_value(task, folds, predictions, 39))
+    assert 0.38 < np.mean(p_values) < 0.62
+    assert np.mean(np.array(p_values) <= 0.2) < 0.4
