@@ -1,5 +1,7 @@
 """The last step: the sparse problem about the refined pilot."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -137,3 +139,15 @@ def test_few_large_responses_that_are_predicted_well_are_no_noise(rng):
     model = SLTRRegressorCV().fit(X, y)
     assert model.sparse_radius_ < 1
     assert model.held_out_scores_["r2"].mean() > 0.5
+
+
+def test_coefficients_that_the_search_kept_are_those_fitted_again(rng):
+    X = rng.normal(size=(80, 7, 6, 3))
+    y = X[:, :3, :2, 1].sum(axis=(1, 2)) + rng.normal(size=80)
+    Y = np.stack([y, X[:, 2, 3, 0] + y], axis=1)
+    for given in (y, Y):
+        kept, again = SLTRRegressorCV(), SLTRRegressorCV()
+        again._policy = replace(again._policy, kept_entries=0)
+        np.testing.assert_array_equal(
+            kept.fit(X, given).coef_, again.fit(X, given).coef_
+        )

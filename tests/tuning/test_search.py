@@ -65,7 +65,7 @@ def _searched(X, y, kind, baseline, policy):
     seeds = pilots.coef.reshape(3, 1, *X.shape[1:]).astype(np.float32)
     start = low_rank_start(single, folds.training, seeds, {})
     base = Candidate(10.0, 0.3, 0.3)
-    return folds, _low_rank_rows(single, folds, start, kind, base, losses)
+    return folds, _low_rank_rows(single, folds, start, kind, base, losses)[0]
 
 
 def ranks_tried(*args, **kwargs):

@@ -89,6 +89,11 @@ class Candidate:
         """The paper's estimate of the same penalty and radii."""
         return Candidate(self.epsilon, *self.radii, shared=self.shared)
 
+    @property
+    def source(self) -> Candidate:
+        """Whose coefficients these are: a factor apart, an estimate's or its own."""
+        return self.plain if self.is_plain else self
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:

@@ -22,7 +22,7 @@ from sltr.tuning.choose import Choice, Member
 from sltr.tuning.evidence import is_found
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
 from sltr.tuning.folds import Folds, fold_batches
-from sltr.tuning.held_out import HeldOut
+from sltr.tuning.held_out import Answer, HeldOut
 from sltr.tuning.passes import given_refits
 from sltr.tuning.task import Pilots, Task, ridge_pilots
 
@@ -67,7 +67,9 @@ def final_fit(
         n_folds = len(held.folds.rows)
         # All samples come last there, and first here.
         subsets = [n_folds, *range(n_folds)][: training.shape[0]]
-    mean = _mean_fit(task, members, training, held, subsets)
+    # In memory the final fit is more exact than those on the folds were.
+    known = held.answers if held is not None and is_lazy(task.samples.X) else {}
+    mean = _mean_fit(task, members, training, known, subsets)
     coef, entries = mean.coef, _entries(task, mean.coef)
     answer = entries
     if radius:  # zero leaves the refined pilot as it is
@@ -94,9 +96,10 @@ def final_fit(
 def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
     """Return the choice with the radius of the last step, and what it predicts.
 
-    The chosen mean is fitted to each fold again, and every radius of the policy tried
-    on it. The radius of least held-out error is taken, the null model (radius 1) unless
-    something was found. Refits are in single precision, as when they were chosen.
+    The chosen mean is made on each fold, of coefficients that the search has kept if
+    there was room, and every radius of the policy tried on it. The radius of least
+    held-out error is taken, the null model (radius 1) unless something was found.
+    Refits are in single precision, as when they were chosen.
     """
     task, folds = task.with_loose_gap(), held.folds
     radii, n_folds = task.policy.last_radii, len(folds.rows)
@@ -107,7 +110,7 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
         members = [_of_folds(held, member, indices) for member in choice.members]
         training = folds.training[batch, ...]
         precision = task.policy.precision
-        mean = _mean_fit(task, members, training, held, indices, precision)
+        mean = _mean_fit(task, members, training, held.answers, indices, precision)
         predictions += _predictions(task, folds, indices, mean, radii)
     losses = [
         folds.losses([p[:, :, r] for p in predictions]) for r in range(len(radii))
@@ -174,28 +177,31 @@ def _mean_fit(
     task: Task,
     members: Sequence[Member],
     training: Array,
-    held: HeldOut | None,
+    known: Mapping[Candidate, Answer],
     subsets: Sequence[int],
     precision: str | None = None,
 ) -> _Mean:
     """Fit the weighted mean of some candidates on each of the subsets (S, n).
 
     All penalties' pilots take one pass over the samples. Estimates are added up as
-    they are found, so that only a chunk of them is held. `subsets` are the numbers by
-    which `held` knows them.
+    they are found, so that only a chunk of them is held. Candidates that are `known`
+    are not fitted again; `subsets` are the numbers by which they know the subsets.
     """
-    refits = {m.candidate: m.weight for m in members if not m.candidate.is_plain}
+    fitted = [m for m in members if m.candidate.source not in known]
+    refits = {m.candidate: m.weight for m in fitted if not m.candidate.is_plain}
     # Refits start from the estimate of theirs that is the first of those that share a
     # tensor, or do not.
     starts = {c.shared: c.plain for c in reversed(refits) if c.has_start}
-    # The first member's estimate is solved for in any case: its gap is reported.
-    by_setting: dict[Candidate, list[Member]] = {members[0].candidate.plain: []}
+    by_setting: dict[Candidate, list[Member]] = {}
+    first = members[0].candidate.plain
+    if first not in known:  # it is solved for in any case: its gap is reported
+        by_setting[first] = []
     for start in starts.values():
         by_setting.setdefault(start, [])
-    for member in members:
+    for member in fitted:
         if member.candidate.is_plain:
             by_setting.setdefault(member.candidate.plain, []).append(member)
-    epsilons = list(dict.fromkeys(c.epsilon for c in by_setting))
+    epsilons = list(dict.fromkeys([first.epsilon, *(c.epsilon for c in by_setting)]))
     pilots = ridge_pilots(task, training, epsilons)
     xp = array_namespace(pilots.coef)
     coef = 0.0 * pilots.coef[:, 0, ...]  # (S, K, P)
@@ -211,50 +217,30 @@ def _mean_fit(
                 setting = Candidate(epsilon, *pair, shared=shared)
                 values = fits.of_pair(pair)[:, 0, ...]
                 if setting == starts.get(shared):
-                    first = about[:, 0, ...]
-                    estimates[shared] = pilot_where_zero(values, first, variant)
+                    pilot = about[:, 0, ...]
+                    estimates[shared] = pilot_where_zero(values, pilot, variant)
                 for member in by_setting[setting]:
                     coef = coef + member.weight * _scaled(values, member.scale)
+    for member in members:
+        if member.candidate.source in known:
+            values = known[member.candidate.source](subsets)
+            values = xp.astype(xp.reshape(values, coef.shape), coef.dtype)
+            coef = coef + member.weight * _scaled(values, member.scale)
     shape = (*coef.shape[:2], *task.samples.shape)
     coef = xp.reshape(coef, shape)
     gaps = [0.0]
     for shared in (False, True):
         same = [c for c in refits if c.shared == shared]
         variant, begun = task.sharing(shared), estimates.get(shared)
-        refitted = _refitted(
-            variant,
-            training,
-            same,
-            begun,
-            gaps.append,
-            known={} if held is None else held.answers,
-            subsets=subsets,
-            precision=precision,
-        )
-        for candidate, values in refitted.items():
+        if is_lazy(task.samples.X):
+            found = given_refits(variant, training, same, gaps.append)
+        else:
+            found = refit_coefs(
+                variant, training, same, begun, gaps.append, precision=precision
+            )
+        for candidate, values in found.items():
             coef = coef + refits[candidate] * values
     return _Mean(coef, pilots, solved, max(gaps))
-
-
-def _refitted(
-    task: Task,
-    training: Array,
-    candidates: Sequence[Candidate],
-    estimates: Array | None,
-    unconverged: Callable[[float], object],
-    *,
-    known: Mapping[Candidate, Callable[[Sequence[int]], Array]],
-    subsets: Sequence[int],
-    precision: str | None,
-) -> dict[Candidate, Array]:
-    """Return the coefficients of refits, (S, K, p1, …, pM)."""
-    if not is_lazy(task.samples.X):
-        return refit_coefs(
-            task, training, candidates, estimates, unconverged, precision=precision
-        )
-    found = {c: known[c](list(subsets)) for c in candidates if c in known}
-    rest = [c for c in candidates if c not in known]
-    return found | given_refits(task, training, rest, unconverged)
 
 
 def _in_box(entries: Array, radii: Sequence[float]) -> Array:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,11 +19,14 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
 from sltr.core.estimate import independent_pilots
+from sltr.refine.factors import Structure
 from sltr.tuning.candidates import Candidate, Grid
-from sltr.tuning.fits import PlainFits, as_tensors, grid_fits, plain_fits
+from sltr.tuning.fits import PlainFits, as_rows, as_tensors, grid_fits, plain_fits
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.task import Pilots, Task, ridge_pilots
 
+# Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
+Answer = Callable[[Sequence[int]], Array]
 # Arrays of a coefficient's size that the solvers hold for each mode between chunks.
 ARRAYS_OF_A_MODE = 15
 
@@ -45,9 +49,9 @@ class HeldOut:
     complexity: dict[Candidate, float]  # the mean over folds
     # Of scaled candidates, for each fold, (K,); fitted without the rows it holds out.
     factors: dict[Candidate, list[np.ndarray]] = field(default_factory=dict)
-    # Refits that were made on the folds and on all samples, these last, in one go: what
-    # gives their coefficients (s, K, p1, …, pM) on some of them.
-    answers: dict[Candidate, Callable] = field(default_factory=dict)
+    # What gives the coefficients (s, K, p1, …, pM) of candidates on some subsets: the
+    # folds; and all samples, which come last, where these are left in place.
+    answers: dict[Candidate, Answer] = field(default_factory=dict)
 
     def factor(self, candidate: Candidate, f: int) -> np.ndarray | float:
         """Return what to multiply a candidate's predictions of fold f by."""
@@ -69,8 +73,8 @@ class HeldOut:
             complexity[row.candidate] = before + row.complexity / n_folds
         return replace(self, predictions=predictions, complexity=complexity)
 
-    def with_answers(self, answers: Mapping[Candidate, Callable]) -> HeldOut:
-        """Return the table with refits that are known on all samples."""
+    def with_answers(self, answers: Mapping[Candidate, Answer]) -> HeldOut:
+        """Return the table with candidates whose coefficients are known."""
         return replace(self, answers={**self.answers, **answers})
 
     @cached_property
@@ -195,21 +199,58 @@ def _close_penalties(pilots: Array, most: int) -> list[slice]:
 
 
 def memory_rows(
-    task: Task, folds: Folds, part: Part, grid: Grid, start: Candidate | None
-) -> tuple[list[Row], Array | None]:
+    task: Task,
+    folds: Folds,
+    part: Part,
+    grid: Grid,
+    start: Candidate | None,
+    keep: bool = False,
+) -> tuple[list[Row], Array | None, dict[Candidate, Array]]:
     """Return a part's predictions, and its estimates (S, K, P) that refits start from.
 
-    These are None unless `start` is one of the grid's candidates.
+    These are None unless `start` is one of the grid's candidates. Estimates of all
+    candidates come last, where they are to be kept.
     """
     rows: list[Row] = []
     estimates: Array | None = None
+    kept: dict[Candidate, Array] = {}
     for fits in plain_fits(task, part.pilots.coef, grid.pairs):
         if start is not None and start.radii in fits.pairs:
             e = part.pilots.epsilons.index(start.epsilon)
             # A copy: a view would keep the whole chunk.
             estimates = fits.of_pair(start.radii)[:, e, ...] + 0.0
         rows += _predicted(task, folds, [(part, fits)], grid.measured)
-    return rows, estimates
+        for (e, epsilon), pair in product(enumerate(part.pilots.epsilons), fits.pairs):
+            if keep:
+                candidate = Candidate(epsilon, *pair, shared=bool(task.shared))
+                kept[candidate] = fits.of_pair(pair)[:, e, ...]
+    return rows, estimates, kept
+
+
+def known_coefs(task: Task, coefs: Sequence[Array]) -> Answer:
+    """Return what gives coefficients of the folds, given as batches (s, K, …)."""
+    return partial(_some_coefs, task.samples.shape, coefs)
+
+
+def _some_coefs(
+    shape: tuple[int, ...], coefs: Sequence[Array], subsets: Sequence[int]
+) -> Array:
+    xp = array_namespace(*coefs)
+    whole = xp.concat([xp.reshape(c, (*c.shape[:2], *shape)) for c in coefs], axis=0)
+    return xp.stack([whole[s, ...] for s in subsets], axis=0)
+
+
+def known_structure(task: Task, structure: Structure, n_folds: int) -> Answer:
+    """Return what gives coefficients of the folds, given as CP or Tucker tensors."""
+    return partial(_structure_coefs, task, structure, n_folds)
+
+
+def _structure_coefs(
+    task: Task, structure: Structure, n_folds: int, subsets: Sequence[int]
+) -> Array:
+    xp, shape, shared = array_namespace(task.Y), task.samples.shape, task.shared
+    tensors = xp.reshape(structure.coef(), (n_folds, -1, *shape, *shared))
+    return known_coefs(task, [as_rows(tensors, shape, shared)])(subsets)
 
 
 def stored_rows(

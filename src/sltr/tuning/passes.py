@@ -22,6 +22,7 @@ from sltr.refine.reweight import Facts, facts_of
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import items_of, lasso_fits, reweighted_fits, start_estimates
+from sltr.tuning.held_out import Answer
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
 
@@ -33,9 +34,6 @@ ARRAYS_OF_AN_ITEM = 16
 LASSO_ROUNDS, COLUMNS_PER_SAMPLE = 3, 4
 # A column that the Lasso does not have may exceed its threshold by this much.
 KKT_SLACK = 0.02
-
-# The coefficients (s, K, p1, …, pM) of some subsets.
-Answer = Callable[[Sequence[int]], Array]
 
 
 def room_for_refits(X: Any, n_items: int, policy: Policy) -> bool:

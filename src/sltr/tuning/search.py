@@ -12,6 +12,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
+from sltr.refine.factors import Structure
 from sltr.refine.low_rank import CPStep, Swept, TuckerStep
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import (
@@ -36,6 +37,8 @@ from sltr.tuning.held_out import (
     HeldOut,
     Row,
     coef_rows,
+    known_coefs,
+    known_structure,
     memory_parts,
     memory_rows,
     removed_rows,
@@ -124,20 +127,47 @@ def _searched(
     stages = _Stages(n_jobs if is_numpy(task.samples.X) else None, n_stages, progress)
 
     start = grid.start if started else None
-    jobs: list[tuple] = [(memory_rows, task, folds, p, grid, start) for p in parts]
-    lasso_job = (_lasso_rows, refits, grid.start.epsilon)
+    keep = refits is not None and _room_to_keep(task, folds, grid)
+    jobs: list[tuple] = [
+        (memory_rows, task, folds, p, grid, start, keep) for p in parts
+    ]
+    lasso_job = (_lasso_rows, refits, grid.start.epsilon, keep)
     jobs += [(*lasso_job, batch) for batch in batches[:1]]
     results = stages.run(jobs)
     plain, lasso = results[: len(parts)], results[len(parts) :]
-    rows = chain.from_iterable(rows for rows, _ in plain)
-    held = held.with_rows(rows, grid if parts else None).with_rows(chain(*lasso))
+    rows = chain.from_iterable(rows for rows, _, _ in plain)
+    held = held.with_rows(rows, grid if parts else None)
+    for candidate in plain[0][2] if plain else ():
+        coefs = [kept[candidate] for _, _, kept in plain]
+        held = held.with_answers({candidate: known_coefs(task, coefs)})
+    held = _with_lasso(held, task, lasso)
     if started and refits is not None:
-        estimates = _start(task, pilots, grid.start, [part for _, part in plain])
-        held = _with_refits(held, refits, grid, low_rank, estimates, stages)
+        estimates = _start(task, pilots, grid.start, [part for _, part, _ in plain])
+        held = _with_refits(held, refits, grid, low_rank, estimates, stages, keep)
     while len(batches) > 1 and _smaller_is_worth_it(held, batches[0]):
         del batches[0]
-        held = held.with_rows(*stages.run([(*lasso_job, batches[0])]))
+        held = _with_lasso(held, task, stages.run([(*lasso_job, batches[0])]))
     stages.finish()
+    return held
+
+
+def _room_to_keep(task: Task, folds: Folds, grid: Grid) -> bool:
+    """Say whether all coefficients of the folds may be kept for the last step."""
+    n_coefs = len(grid.epsilons) * len(grid.pairs) + len(task.policy.steps)
+    n_coefs += len(task.policy.support_ridges) * sum(map(len, grid.thresholds))
+    n_tensors = len(folds.rows) * task.Y.shape[1] * n_coefs
+    return n_tensors * prod(task.samples.shape) <= task.policy.kept_entries
+
+
+def _with_lasso(
+    held: HeldOut,
+    task: Task,
+    results: Sequence[tuple[list[Row], dict[Candidate, list[Array]]]],
+) -> HeldOut:
+    """Return the table with the Lasso's predictions, and coefficients that are kept."""
+    for rows, kept in results:
+        answers = {c: known_coefs(task, coefs) for c, coefs in kept.items()}
+        held = held.with_rows(rows).with_answers(answers)
     return held
 
 
@@ -257,6 +287,7 @@ def _with_refits(
     low_rank: Sequence[str],
     estimates: Array,
     stages: _Stages,
+    keep: bool,
 ) -> HeldOut:
     """Return the table with reweighted and low-rank refits of estimates."""
     task, folds = refits.task, refits.folds
@@ -270,6 +301,8 @@ def _with_refits(
         held = held.with_rows(
             coef_rows(task, folds, refits.pilots, coefs, lambda coef: 1.0)
         )
+        if keep:
+            held = held.with_answers({c: known_coefs(task, [v]) for c, v in coefs})
     if low_rank:
         start = low_rank_start(task, folds.training, estimates, steps)
         baseline = min(held.losses.values(), key=folds.total, default=None)
@@ -277,7 +310,12 @@ def _with_refits(
             (_low_rank_rows, task, folds, start, kind, grid.start, baseline)
             for kind in low_rank
         ]
-        held = held.with_rows(chain(*stages.run(jobs)))
+        for rows, structures in stages.run(jobs):
+            answers = {
+                candidate: known_structure(task, structure, len(folds.rows))
+                for candidate, structure in structures.items()
+            }
+            held = held.with_rows(rows).with_answers(answers)
     return held
 
 
@@ -388,7 +426,7 @@ def _with_stored_ranks(
     for kind in kinds:
         some = [one for one in ranked if one.kind == kind]
         start = _KnownStart(some, n_items)
-        rows = _low_rank_rows(task, folds, start, kind, base, baseline)
+        rows, _ = _low_rank_rows(task, folds, start, kind, base, baseline)
         answers = {
             replace(base, refine=kind, rank=one.rank, ridge=swept.ridge): refits.answer(
                 swept.structure
@@ -451,8 +489,10 @@ def _low_rank_rows(
     kind: str,
     base: Candidate,
     baseline: np.ndarray | None,
-) -> list[Row]:
+) -> tuple[list[Row], dict[Candidate, Structure]]:
     """Return predictions of one kind of low-rank refit, rank after rank.
+
+    With them come the CP or Tucker tensors that were found on the folds.
 
     It ends after `Policy.patience` ranks in a row that gain no more than one standard
     error. The first rank counts as a gain unless it is clearly worse than the mean of
@@ -464,6 +504,7 @@ def _low_rank_rows(
     baseline = null if baseline is None else baseline
     best, best_first, n_idle = null, null, 0
     rows: list[Row] = []
+    structures: dict[Candidate, Structure] = {}
     largest = policy.largest_rank(kind, shape)
     step: CPStep | TuckerStep | _KnownStep | None = start.first_step(kind, largest)
     while step is not None:
@@ -476,6 +517,7 @@ def _low_rank_rows(
         for swept in step.swept:
             candidate = replace(base, refine=kind, rank=step.rank, ridge=swept.ridge)
             predictions = _fold_predictions(folds, swept.fitted)
+            structures[candidate] = swept.structure
             rows += [
                 Row(candidate, f, part, complexity)
                 for f, part in enumerate(predictions)
@@ -495,7 +537,7 @@ def _low_rank_rows(
             if n_idle == policy.patience(kind, shape):
                 break
         step = step.next_rank()
-    return rows
+    return rows, structures
 
 
 def _fold_predictions(folds: Folds, fitted: Array) -> list[np.ndarray]:
@@ -530,12 +572,12 @@ def _is_better(
 
 
 def _lasso_rows(
-    refits: _Refits, epsilon: float, thresholds: Sequence[float]
-) -> list[Row]:
+    refits: _Refits, epsilon: float, keep: bool, thresholds: Sequence[float]
+) -> tuple[list[Row], dict[Candidate, list[Array]]]:
     """Return predictions of the Lasso on all folds, in batches that fit memory.
 
-    A refit on supports that are all too large is the Lasso itself: it is left out,
-    for it would tie.
+    With them come the coefficients, if they are to be kept. A refit on supports that
+    are all too large is the Lasso itself: it is left out, for it would tie.
     """
     task, folds = refits.task, refits.folds
     xp, policy, n_folds = array_namespace(task.Y), task.policy, len(folds.rows)
@@ -543,6 +585,7 @@ def _lasso_rows(
     size = policy.batch_entries // (n_fits * sum(task.samples.flat.shape))
     size = max(1, min(n_folds, size))
     rows: list[Row] = []
+    kept: dict[Candidate, list[Array]] = {}
     distinct: set[Candidate] = set()
     for first in range(0, n_folds, size):
         indices = range(n_folds)[first : first + size]
@@ -557,7 +600,10 @@ def _lasso_rows(
         }
         coefs = list(fits.items())
         rows += coef_rows(task, folds, refits.pilots, coefs, _share_nonzero, indices)
-    return [row for row in rows if row.candidate in distinct]
+        for candidate, coef in coefs if keep else ():
+            kept.setdefault(candidate, []).append(coef)
+    rows = [row for row in rows if row.candidate in distinct]
+    return rows, {c: coefs for c, coefs in kept.items() if c in distinct}
 
 
 def _share_nonzero(coef: Array) -> float:
