@@ -104,6 +104,7 @@ def test_unknown_set_and_absent_package_are_named(monkeypatch):
         ("dorrit", (27, 55, 24), 10),
         ("pines_2_3", (600, 7, 7, 40), 10),
         ("covid", (270, 6, 11), 10),
+        ("emotion", (184, 384), 5),
         ("eeg", (61, 64, 64), 20),
         ("haxby_slice", (216, 40, 20), 4),
         ("haxby_blocks", (24, 9, 40, 20), 4),
@@ -115,6 +116,20 @@ def test_real_sets_have_their_shape_and_folds(name, shape, n_folds):
     assert data.X.shape == shape
     assert len(data.cv) == n_folds
     check_task(data)
+
+
+@needs_folder
+@pytest.mark.parametrize(
+    ("name", "shape", "n_gaps"),
+    [("dryer", (59, 8), 21), ("antibodies", (181, 6), 14), ("dorrit", (27, 4), 0)],
+)
+def test_all_responses_of_a_set_are_its_single_ones(name, shape, n_gaps):
+    data = load_real(name, target="all")
+    assert data.y.shape == shape
+    assert np.isnan(data.y).sum() == n_gaps
+    one = load_real(name, target="ADCC" if name == "antibodies" else "0")
+    first = data.y[:, 0]
+    np.testing.assert_array_equal(first[~np.isnan(first)], one.y)
 
 
 @needs_folder

@@ -281,3 +281,86 @@ def test_low_rank_refits_of_responses_are_tuned(rng):
     # Units of responses, by which these are divided, are no outer product.
     assert model.ranks_[:2] == (1, 1)
     assert np.linalg.norm(model.coef_ - coef) < 0.3 * np.linalg.norm(coef)
+
+
+def with_gaps(rng, Y, share=0.3):
+    gaps = rng.uniform(size=Y.shape) < share
+    return np.where(gaps, np.nan, Y)
+
+
+@pytest.mark.parametrize("shape_out", [(3,), (2, 2), (1,), ()])
+@pytest.mark.parametrize("beside", [False, True])
+def test_missing_responses_leave_each_pilot_that_of_its_samples(rng, shape_out, beside):
+    X, Y, _ = drawn(rng, (5, 4), shape_out)
+    Y, Z = with_gaps(rng, Y + 3.0), rng.normal(size=(len(X), 2)) if beside else None
+    model = SLTRRegressor(2.0, 0.0, 0.0, missing_y="ridge").fit(X, Y, covariates=Z)
+    columns = Y.reshape(len(Y), -1)
+    coefs = model.coef_.reshape(5, 4, -1)
+    intercepts = np.ravel(model.intercept_)
+    for k in range(columns.shape[1]):
+        known = ~np.isnan(columns[:, k])
+        alone = SLTRRegressor(2.0, 0.0, 0.0).fit(
+            X[known], columns[known, k], covariates=None if Z is None else Z[known]
+        )
+        np.testing.assert_allclose(coefs[..., k], alone.coef_, atol=1e-9)
+        assert intercepts[k] == pytest.approx(alone.intercept_)
+
+
+def test_missing_responses_are_not_scored(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    gappy = with_gaps(rng, Y)
+    gappy[:, 0] = Y[:, 0]  # no sample is left out
+    grid = {"epsilons": [2.0], "lambdas_sparse": [0.0], "lambdas_low": [0.0]}
+    model = SLTRRegressorCV(**grid, refine=None, cv=3, missing_y="ridge").fit(X, gappy)
+    # A filled value lies on the pilot of all samples, held-out ones too: the score is
+    # that of filled responses on what was measured.
+    filled = np.where(np.isnan(gappy), model.predict(X), gappy)
+    scores = []
+    for train, test in sltr.tuning.folds.splits(3, Y[:, 0]):
+        coef = ridge_by_normal_equations(X[train], filled[train], 2.0)
+        rest = (X[test] - X[train].mean(axis=0)).reshape(len(test), -1)
+        predicted = rest @ coef + filled[train].mean(axis=0)
+        each = []
+        for k in range(3):
+            known = ~np.isnan(gappy[test, k])
+            each.append(r2_score(gappy[test, k][known], predicted[known, k]))
+        scores.append(np.mean(each))
+    assert model.best_score_ == pytest.approx(np.mean(scores))
+    raw = model.score(X, gappy, multioutput="raw_values")
+    for k in range(3):
+        known = ~np.isnan(gappy[:, k])
+        expected = r2_score(gappy[known, k], model.predict(X)[known, k])
+        assert raw[k] == pytest.approx(expected)
+    assert model.score(X, gappy) == pytest.approx(raw.mean())
+
+
+def test_a_full_tuning_takes_missing_responses(rng):
+    X, Y, coef = drawn(rng, (6, 5), (6,), n=80, noise=1.0)
+    model = SLTRRegressorCV(cv=3, missing_y="ridge").fit(X, with_gaps(rng, Y))
+    assert np.linalg.norm(model.coef_ - coef) < 0.5 * np.linalg.norm(coef)
+
+
+def test_samples_without_any_response_are_left_out(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    gappy = Y.copy()
+    gappy[::7] = np.nan
+    kept = ~np.isnan(gappy[:, 0])
+    model = SLTRRegressor(missing_y="ridge").fit(X, gappy)
+    alone = SLTRRegressor().fit(X[kept], Y[kept])
+    np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-8)
+    SLTRRegressorCV(missing_y="ridge", refine=None, **FEW).fit(X, gappy)
+
+
+def test_missing_responses_are_refused_unless_asked_for(rng):
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    Y[4, 1] = np.nan
+    for model in (SLTRRegressor(), SLTRRegressorCV()):
+        with pytest.raises(ValueError, match="y contains NaN, 1 of 180 entries"):
+            model.fit(X, Y)
+    with pytest.raises(ValueError, match="missing_y='mean' was given"):
+        SLTRRegressor(missing_y="mean").fit(X, Y)
+    with pytest.raises(ValueError, match="scoring='r2' was given with responses"):
+        SLTRRegressorCV(missing_y="ridge", scoring="r2").fit(X, Y)
+    Y[1:, 1] = np.nan
+    with pytest.raises(ValueError, match="fewer than two times"):
+        SLTRRegressor(missing_y="ridge").fit(X, Y)

@@ -81,22 +81,23 @@ def load_real(
         "gases": colours of 36 dyes × 3 × 2 doses, 21 gases;
         "dorrit": 27 fluorescence landscapes, 55×24, one of 4 concentrations;
         "pines_2_3", "pines_10_11": hyperspectral patches, 7×7×40, of two crops;
-        "covid": 6 antigens × 11 receptors, by the course of the illness.
+        "covid": 6 antigens × 11 receptors, by the course of the illness;
+        "emotion": EEG curves of 384 times, regression of the EMG curve, y (n, 384).
     classes : sequence of str, optional
         For the Haxby sets, two or more of what was seen (default face and house); for
         "covid" of the courses (default Severe and Deceased).
     target : str, optional
         Which response, for sets that have several: "dryer" "0" to "7", "dorrit" "0" to
         "3", "antibodies" "controller" (default), "viremic" or a function such as
-        "ADCC".
+        "ADCC"; "all" for all of them, y (n, q), where NaN was not measured.
     folder : path, optional
         Where the sets are; default: the environment variable SLTR_DATA.
 
     Returns
     -------
     Bunch
-        `X` (n, p1, …, pM), `y` (n,), `groups` ((n,) or None), `cv` (pairs of train
-        and test rows: whole runs are held out for Haxby, blocks of the image for
+        `X` (n, p1, …, pM), `y` (n,) or (n, q), `groups` ((n,) or None), `cv` (pairs of
+        train and test rows: whole runs are held out for Haxby, blocks of the image for
         "pines", the official test set for adrenal), `task`, `target_names`,
         `description`.
 
@@ -390,10 +391,12 @@ def _without_cell(split: np.ndarray) -> np.ndarray:
 def _column(
     Y: np.ndarray, target: str | None, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return one response where it is known, and the rows where it is."""
+    """Return one response where it is known, and the rows where it is; or all."""
     chosen = names[0] if target is None else str(target)
+    if chosen == "all":
+        return Y, np.arange(len(Y))
     if chosen not in names:
-        msg = f"target={target!r} was given; expected one of {list(names)}."
+        msg = f"target={target!r} was given; expected 'all' or one of {list(names)}."
         raise ValueError(msg)
     y = Y[:, list(names).index(chosen)]
     known = np.flatnonzero(~np.isnan(y))
@@ -407,6 +410,20 @@ def _carried_on(curves: np.ndarray) -> np.ndarray:
         gap = np.isnan(curve)
         curve[gap] = np.interp(times[gap], times[~gap], curve[~gap])
     return filled
+
+
+def _emotion(arrays: Bunch, _choice: Any) -> Bunch:
+    return as_task(
+        arrays.X,
+        arrays.Y,
+        task="regression",
+        cv=GroupKFold(5),
+        groups=arrays.subject,
+        description=(
+            "Brain waves (EEG) and muscle activity (EMG), a curve on a curve, of 23 "
+            "people (FDboost); people are held out."
+        ),
+    )
 
 
 _Loader = Callable[[Bunch, Any], Bunch]
@@ -426,6 +443,7 @@ _REAL: dict[str, tuple[str, _Loader]] = {
     "pines_2_3": ("pines_2_3_7x7x40.npz", _pines),
     "pines_10_11": ("pines_10_11_7x7x40.npz", _pines),
     "covid": ("covid_serology_6x11.npz", _covid),
+    "emotion": ("emotion_eeg_emg.npz", _emotion),
 }
 HAS_CLASSES = (_haxby, _covid)
 HAS_TARGETS = (_dryer, _antibodies, _dorrit)

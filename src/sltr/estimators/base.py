@@ -31,7 +31,7 @@ from sltr.estimators.labels import (
     winning_labels,
 )
 from sltr.estimators.summary import Summary, summarise
-from sltr.parameters import verbose_logger, warn_caller
+from sltr.parameters import check_choice, verbose_logger, warn_caller
 from sltr.refine.lasso import MAX_STEPS
 from sltr.samples.check import check_new_samples
 from sltr.samples.covariates import (
@@ -52,7 +52,13 @@ from sltr.tuning.policy import DEFAULT, Policy
 from sltr.tuning.task import Task, prepare
 
 # What a fit may do to its samples beforehand, and what stands for nothing.
-FRONT_DEFAULTS = {"mask": None, "missing": "error", "standardize": None, "smooth": None}
+FRONT_DEFAULTS = {
+    "mask": None,
+    "missing": "error",
+    "missing_y": "error",
+    "standardize": None,
+    "smooth": None,
+}
 
 
 def diagram_with_coef(model: Any) -> str:
@@ -229,7 +235,7 @@ class SLTRBase(BaseEstimator):
     def _refuse_maps(self, why: str) -> None:
         """Refuse what is learnt from all samples at once."""
         for name, default in FRONT_DEFAULTS.items():
-            value = getattr(self, name)
+            value = getattr(self, name, default)
             if value is not None and not (isinstance(value, str) and value == default):
                 msg = f"{name} was given; expected {default!r}, since {why}. Use fit."
                 raise ValueError(msg)
@@ -381,11 +387,39 @@ class TensorResponses(RegressorMixin):
         if not isinstance(multioutput, str):
             multioutput = np.ravel(multioutput)
         weight = None if sample_weight is None else to_numpy(sample_weight)
+        if getattr(self, "missing_y", "error") != "error" and np.isnan(truth).any():
+            # Each response on the samples in which it was measured.
+            flat = truth.reshape(len(truth), -1), predicted.reshape(len(truth), -1)
+            pairs = zip(flat[0].T, flat[1].T, strict=True)
+            parts = np.array([_r2_part(one, other, weight) for one, other in pairs])
+            found = _averaged(parts[:, 0], parts[:, 1], multioutput)
+            return np.reshape(found, shape_out) if np.ndim(found) else float(found)
         found = r2_score(
             truth, predicted, sample_weight=weight, multioutput=multioutput
         )
         raw = isinstance(multioutput, str) and multioutput == "raw_values"
         return np.reshape(found, shape_out) if raw else float(found)
+
+
+def _r2_part(
+    truth: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None
+) -> tuple[float, float]:
+    """Return R² and the variance of one response where it was measured."""
+    known = ~np.isnan(truth)
+    share = np.ones(len(truth)) if weight is None else weight
+    score = r2_score(truth[known], predicted[known], sample_weight=share[known])
+    mean = np.average(truth[known], weights=share[known])
+    return score, float(share[known] @ (truth[known] - mean) ** 2)
+
+
+def _averaged(scores: np.ndarray, variances: np.ndarray, how: Any) -> Any:
+    """Return the average of scores that scikit-learn's `multioutput` asks for."""
+    if not isinstance(how, str):
+        return np.average(scores, weights=how)
+    if how == "raw_values":
+        return scores
+    check_choice("multioutput", how, ("uniform_average", "variance_weighted"))
+    return np.average(scores, weights=variances if how == "variance_weighted" else None)
 
 
 class ClassifierBeside(ClassifierMixin):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from sltr.arrays import (
     Array,
@@ -40,7 +41,7 @@ from sltr.estimators.partial_fit import (
 )
 from sltr.parameters import check_choice, check_nonnegative, refuse
 from sltr.ridge.penalty import choose_epsilon
-from sltr.samples.check import check_samples
+from sltr.samples.check import check_samples, measured_weight
 from sltr.samples.front import Front
 from sltr.samples.labelled import FITTED
 from sltr.samples.samples import Samples, passes_made, take_rows
@@ -76,6 +77,7 @@ class _SLTR(SLTRBase):
         feature_shape: tuple[int, ...] | None = None,
         mask: Any = None,
         missing: str = "error",
+        missing_y: str = "error",
         standardize: str | None = None,
         smooth: Any = None,
         slices: Any = None,
@@ -101,6 +103,8 @@ class _SLTR(SLTRBase):
         self.feature_shape = feature_shape
         self.mask = mask
         self.missing = missing
+        if not is_classifier(self):
+            self.missing_y = missing_y
         self.standardize = standardize
         self.smooth = smooth
         self.slices = slices
@@ -219,6 +223,11 @@ class SLTRRegressor(TensorResponses, _SLTR):
         Both are learnt from the samples of the fit without a look at y, fill in
         samples to predict for as well, and entries that no sample has are masked. The
         folds inside a fit share them.
+    missing_y : {"error", "ridge"}
+        What to do with NaN in y: refuse it; or fill each response by its own ridge
+        estimate from the samples in which it was measured. The pilot is then the one
+        of these samples alone, since filled values lie on it. Scores leave filled
+        values out, and fits leave out samples without any response.
     standardize : None, "entries" or "auto"
         "entries" divides each entry by its standard deviation in the samples of the
         fit; `coef_` is in the units of X all the same. "auto" does so if the pilot's
@@ -335,6 +344,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         (n, q), an array or a table, are numbers and categories that are not
         penalised: what they explain is removed from samples and responses.
         """
+        sample_weight = measured_weight(self, y, sample_weight)
         samples = check_samples(self, X, y, sample_weight, tensors=True)
         samples = self._beside(samples, covariates, sample_weight)
         self.__dict__.pop("_moments", None)

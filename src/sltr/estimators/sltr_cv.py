@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from sltr.arrays import Array, as_array, explained_memory, fitting_threads, to_numpy
 from sltr.estimators.base import (
@@ -24,7 +25,7 @@ from sltr.estimators.labels import (
     label_shift,
 )
 from sltr.parameters import check_choice, progress_of, warn_caller
-from sltr.samples.check import check_samples
+from sltr.samples.check import check_samples, measured_weight
 from sltr.samples.samples import Samples, is_lazy, passes_made
 from sltr.tuning.candidates import (
     DEFAULT_REFINEMENTS,
@@ -77,6 +78,7 @@ class _SLTRCV(SLTRBase):
         feature_shape: tuple[int, ...] | None = None,
         mask: Any = None,
         missing: str = "error",
+        missing_y: str = "error",
         standardize: str | None = None,
         smooth: Any = None,
         slices: Any = None,
@@ -105,6 +107,8 @@ class _SLTRCV(SLTRBase):
         self.feature_shape = feature_shape
         self.mask = mask
         self.missing = missing
+        if not is_classifier(self):
+            self.missing_y = missing_y
         self.standardize = standardize
         self.smooth = smooth
         self.slices = slices
@@ -298,9 +302,9 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
         "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
     radius, coupling, weights, solver, fit_intercept, feature_shape, mask, missing, \
-standardize, smooth, slices, entry_weights, positive, max_iter
-        As for `SLTRRegressor`. Where folds keep groups whole, "auto" compares errors
-        on these.
+missing_y, standardize, smooth, slices, entry_weights, positive, max_iter
+        As for `SLTRRegressor`. Missing responses are filled once, before folds are
+        made. Where folds keep groups whole, "auto" compares errors on these.
     tol : float
         Bound on the relative duality gap of the final fit. Candidates are compared
         at ten times this gap.
@@ -389,6 +393,7 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         categories that are not penalised: what they explain is removed from samples
         and responses, on each training fold anew.
         """
+        sample_weight = measured_weight(self, y, sample_weight)
         samples = check_samples(self, X, y, sample_weight, tensors=True)
         samples = self._beside(samples, covariates, sample_weight)
         splits = weighted_splits(self.cv, y, sample_weight, groups=groups)

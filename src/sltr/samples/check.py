@@ -64,8 +64,10 @@ def check_samples(
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
     X = X if reset else aligned(estimator, X, known)
     sample_weight = check_plain(sample_weight, "sample_weight")
+    measured = None
     if tensors:
         y, shape_out = _response_rows(y)
+        y, measured = _without_gaps(estimator, y)
     stored = _check_stored(estimator, X) if _is_left_in_place(estimator, X) else None
     if stored is not None and fits_in_memory(X, estimator.memory_limit):
         X, stored = _loaded(stored, gaps=_takes_gaps(estimator)), None
@@ -107,7 +109,7 @@ def check_samples(
         X, kept = _check_values(X, None if labels else y, estimator, mask)
     elif _takes_gaps(estimator):
         _refuse_gaps_in_place(estimator)
-    samples = Samples(X, y, weight, kept=kept, labels=known)
+    samples = Samples(X, y, weight, kept=kept, labels=known, measured=measured)
     if tensors and reset:
         estimator.shape_out_ = shape_out
     elif tensors and shape_out != tuple(estimator.shape_out_):
@@ -142,6 +144,57 @@ def _response_rows(y: Any) -> tuple[Any, tuple[int, ...]]:
         raise ValueError(msg)
     values = values if is_array_api(values) else np.asarray(values)
     return array_namespace(values).reshape(values, (values.shape[0], -1)), shape
+
+
+def _without_gaps(estimator: Any, y: Any) -> tuple[Any, np.ndarray | None]:
+    """Return responses with means in place of NaN, and where they were measured.
+
+    None if all were, or if the estimator has no choice for those that were not.
+    """
+    gaps = _gaps(estimator, y)
+    if gaps is None:
+        return y, None
+    xp = array_namespace(gaps)
+    values = y if is_array_api(y) else np.asarray(y)
+    n_gaps, size = int(xp.sum(xp.astype(gaps, xp.int64))), prod(gaps.shape)
+    if estimator.missing_y == "error":
+        msg = (
+            f"Input y contains NaN, {n_gaps} of {size} entries; expected a number for "
+            "each. Leave these samples out, or use missing_y='ridge'."
+        )
+        raise ValueError(msg)
+    count = xp.sum(xp.astype(~gaps, values.dtype), axis=0)
+    if float(xp.min(count)) < 2:
+        msg = "A response was measured fewer than two times; expected more. Drop it."
+        raise ValueError(msg)
+    mean = xp.sum(xp.where(gaps, 0.0, values), axis=0) / count
+    measured = ~to_numpy(gaps)
+    return xp.where(gaps, mean, values), measured.reshape(len(measured), -1)
+
+
+def _gaps(estimator: Any, y: Any) -> Array | None:
+    """Return where responses are NaN; None if nowhere, or if nobody asks."""
+    choice = getattr(estimator, "missing_y", None)
+    if choice is None or y is None:
+        return None
+    check_choice("missing_y", choice, ("error", "ridge"))
+    values = y if is_array_api(y) else np.asarray(y)
+    xp = array_namespace(values)
+    if not xp.isdtype(values.dtype, "real floating"):
+        return None
+    gaps = xp.isnan(values)
+    return gaps if bool(xp.any(gaps)) else None
+
+
+def measured_weight(estimator: Any, y: Any, sample_weight: Any) -> Any:
+    """Return weights in which samples without any response count nothing."""
+    gaps = _gaps(estimator, y)
+    if gaps is None or estimator.missing_y == "error":
+        return sample_weight
+    some = ~to_numpy(gaps).reshape(gaps.shape[0], -1).all(axis=1)
+    if some.all():
+        return sample_weight
+    return np.where(some, 1.0 if sample_weight is None else to_numpy(sample_weight), 0)
 
 
 def _set_n_features(estimator: Any, n_features: int) -> None:

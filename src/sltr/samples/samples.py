@@ -339,6 +339,7 @@ class Samples:
     fill: Fill | None = None  # what missing entries were replaced by
     labels: Labels | None = None  # what the samples know of themselves
     support: Array | None = None  # columns of `flat` that are not all zero, if known
+    measured: np.ndarray | None = None  # (n, K), false where a response is missing
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -369,8 +370,14 @@ class Samples:
         y = self.y[rows] if is_numpy(self.y) else take_rows(self.y, rows)
         Z = self.covariates
         Z = None if Z is None else take_rows(Z, rows)
+        measured = None if self.measured is None else self.measured[rows]
         return replace(
-            self, X=X, y=y, weight=take_rows(self.weight, rows), covariates=Z
+            self,
+            X=X,
+            y=y,
+            weight=take_rows(self.weight, rows),
+            covariates=Z,
+            measured=measured,
         )
 
 

@@ -16,7 +16,7 @@ from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.samples import is_lazy
-from sltr.tuning.folds import Folds, fold_batches
+from sltr.tuning.folds import Folds, fold_batches, squares
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
 
@@ -225,7 +225,7 @@ def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:
         for s, (f, coef) in enumerate(zip(indices, coefs, strict=True)):
             values = folds.centred(task, f, products[s], coef, pilots.removed[s, ...])
             values = values.reshape(-1, *pilots.coef.shape[1:3])  # (n_rows, E, K)
-            losses.append(((values - folds.targets[f][:, None, :]) ** 2).sum(axis=2))
+            losses.append(squares(folds.targets[f][:, None, :], values).sum(axis=2))
     return np.concatenate(losses)
 
 

@@ -18,7 +18,7 @@ from sltr.arrays import to_numpy
 from sltr.parameters import check_choice
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.folds import Folds
+from sltr.tuning.folds import Folds, squares
 from sltr.tuning.held_out import HeldOut, scale_factors
 from sltr.tuning.policy import Policy
 from sltr.tuning.scores import (
@@ -228,7 +228,7 @@ def _sample_losses(
     """
     losses = np.concatenate(
         [
-            ((values - target[:, :, None]) ** 2).sum(axis=1)
+            squares(target[:, :, None], values).sum(axis=1)
             for values, target in zip(predictions, folds.targets, strict=True)
         ]
     )
@@ -349,7 +349,7 @@ def _mean_predictions(held: HeldOut, members: Sequence[Member]) -> list[np.ndarr
     """Return the weighted mean of the members' predictions, with the mean response."""
     folds = held.folds
     means = [
-        np.zeros_like(target) + mean
+        np.zeros(target.shape) + mean
         for target, mean in zip(folds.targets, folds.baseline, strict=True)
     ]
     for member in members:
@@ -403,10 +403,25 @@ def answer_scores(
                 right = truth.argmax(axis=1) == predicted.argmax(axis=1)
                 found[name].append(float(right.mean()))
                 continue
-            pairs = zip(truth.T, predicted.T, strict=True)
-            each = [fold_scores(name, t, p[:, None])[0] for t, p in pairs]
+            each = []
+            for k, known in _scored(task, rows):
+                values = truth[known, k], predicted[known, k][:, None]
+                each.append(fold_scores(name, *values)[0])
             found[name].append(float(np.mean(each)))
     return {name: np.array(values) for name, values in found.items()}
+
+
+def _scored(task: Task, rows: np.ndarray) -> list[tuple[int, Any]]:
+    """Return responses, each with those of these rows in which it was measured.
+
+    Without those that were measured in fewer than two, unless all are.
+    """
+    n_responses, measured = task.Y.shape[1], task.samples.measured
+    if measured is None:
+        return [(k, slice(None)) for k in range(n_responses)]
+    found = [(k, np.flatnonzero(measured[rows, k])) for k in range(n_responses)]
+    some = [(k, known) for k, known in found if len(known) > 1]
+    return some or [(k, known) for k, known in found if len(known)]
 
 
 def _scores(
@@ -423,12 +438,22 @@ def _scores(
     if np.ndim(task.y_unit):
         predictions = predictions * np.asarray(task.y_unit)[:, None]
     at_once = isinstance(scoring, str) and scoring in AT_ONCE
+    if task.samples.measured is not None and scoring is not None:
+        msg = (
+            f"scoring={scoring!r} was given with responses that are missing; expected "
+            "None, the mean over responses of R² on what was measured."
+        )
+        raise ValueError(msg)
     if scoring is None or (n_responses == 1 and at_once):
         each = [
             fold_scores(
-                scoring, Y[:, k], predictions[:, k, :], weight=weight, default=default
+                scoring,
+                Y[known, k],
+                predictions[known, k, :],
+                weight=None if weight is None else weight[known],
+                default=default,
             )
-            for k in range(n_responses)
+            for k, known in _scored(task, rows)
         ]
         return np.mean(each, axis=0)
 

@@ -176,6 +176,11 @@ def fold_batches(task: Task, folds: Folds, n_epsilons: int) -> list[slice]:
     return row_ranges(n_folds, max(1, room // (one * n_epsilons)))
 
 
+def squares(targets: np.ndarray, values: np.ndarray | float) -> np.ndarray:
+    """Return squared errors; what was not measured has none."""
+    return np.where(np.isnan(targets), 0.0, (targets - values) ** 2)
+
+
 @dataclass(frozen=True, eq=False)
 class Folds:
     """F subsets to train on, and what is left out of each."""
@@ -185,7 +190,7 @@ class Folds:
     # What the training samples' intercept and covariates alone predict, (n_rows, K),
     # and held-out responses less that.
     baseline: list[np.ndarray]
-    targets: list[np.ndarray]
+    targets: list[np.ndarray]  # NaN where a response was not measured
     weights: list[np.ndarray]  # (n_rows,)
 
     @staticmethod
@@ -214,6 +219,8 @@ class Folds:
             to_numpy(first) + to_numpy(basis)[test] @ coef[f]
             for f, test in enumerate(rows)
         ]
+        if samples.measured is not None:
+            Y = np.where(samples.measured, Y, np.nan)
         targets = [Y[test] - part for test, part in zip(rows, baseline, strict=True)]
         baseline = [part + task.y_shift for part in baseline]
         weights = [weight[test] for test in rows]
@@ -226,7 +233,7 @@ class Folds:
         """
         return np.concatenate(
             [
-                ((target - values) ** 2).sum(axis=1)
+                squares(target, values).sum(axis=1)
                 for target, values in zip(self.targets, predictions, strict=True)
             ]
         )

@@ -123,6 +123,9 @@ def scale_factors(
     Predictions and targets (n_rows, K) are about their folds' training means. A
     factor below zero says that nothing was found; it counts as zero.
     """
+    known = [~np.isnan(t) for t in targets]
+    predictions = [np.where(k, p, 0.0) for p, k in zip(predictions, known, strict=True)]
+    targets = [np.where(k, t, 0.0) for t, k in zip(targets, known, strict=True)]
     parts = list(zip(predictions, targets, weights, strict=True))
     cross = np.sum([w @ (p * t) for p, t, w in parts], axis=0)
     size = np.sum([w @ (p * p) for p, _, w in parts], axis=0)

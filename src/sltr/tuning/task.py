@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log10, prod, sqrt
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, ridge_system
+from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.budget import memory_bytes
 from sltr.samples.front import Centring, Front
-from sltr.samples.samples import Samples, Shifted, is_lazy
+from sltr.samples.samples import Samples, Shifted, is_lazy, take_rows
 from sltr.tuning.policy import DEFAULT, Policy
 
 # Entries up to this size, and down to its inverse, are safe in single precision:
@@ -205,7 +207,7 @@ def prepare(
     unit: float | np.ndarray = 1.0
     shift: float | np.ndarray
     if in_units and Y.shape[1] > 1:
-        Y, shift, unit = _in_units(Y, samples.weight, fit_intercept)
+        Y, shift, unit = _in_units(Y, samples, fit_intercept)
     else:
         Y, shift = _in_precision(Y, samples.weight, fit_intercept, y_shift)
     lazy = is_lazy(samples.X)
@@ -225,7 +227,7 @@ def prepare(
         limits=policy.ridge_limits,
         unconverged=unconverged,
     )
-    return Task(
+    task = Task(
         samples,
         Y,
         system,
@@ -238,10 +240,48 @@ def prepare(
         front=front,
         shape_out=shape_out,
     )
+    if samples.measured is None:
+        return task
+    if isinstance(epsilon, Sequence) and all(isinstance(e, Real) for e in epsilon):
+        epsilon = sorted(epsilon)[len(epsilon) // 2]
+    return _with_responses_filled(task, epsilon if isinstance(epsilon, Real) else "loo")
+
+
+def _with_responses_filled(task: Task, epsilon: Any) -> Task:
+    """Return the task with each missing response filled by its own ridge estimate.
+
+    Fitted to the samples in which it was measured: the pilot of this penalty on all
+    samples is then the one on these, since filled values lie on it. Twice, because
+    the penalty is chosen with what was filled before.
+    """
+    xp, measured = array_namespace(task.Y), task.samples.measured
+    assert measured is not None
+    patterns, which = np.unique(measured.T, axis=0, return_inverse=True)
+    training = as_array(patterns, task.samples.weight, dtype=xp.bool)
+    centring = task.centring(training)
+    for _ in range(2):
+        penalty = choose_epsilon(task.system, epsilon, task.samples.weight)
+        pilots = ridge_pilots(task, training, [penalty])
+        filled = np.array(to_numpy(task.Y))
+        for s, pattern in enumerate(patterns):
+            rows, responses = np.flatnonzero(~pattern), np.flatnonzero(which == s)
+            if not len(rows):
+                continue
+            coef = take_rows(pilots.coef[s, 0, ...], responses)
+            beside = centring.share[s, ...] @ task.Y  # (b, K)
+            beside = xp.matrix_transpose(
+                take_rows(xp.matrix_transpose(beside), responses)
+            )
+            beside = beside - pilots.removed[s, ...] @ xp.matrix_transpose(coef)
+            [values] = task.samples.design.inner_groups([(rows, coef)])
+            values = values + take_rows(centring.basis, rows) @ beside
+            filled[np.ix_(rows, responses)] = to_numpy(values)
+        task = task.with_responses(as_array(filled, task.Y))
+    return task
 
 
 def _in_units(
-    Y: Array, weight: Array, fit_intercept: bool
+    Y: Array, samples: Samples, fit_intercept: bool
 ) -> tuple[Array, np.ndarray, np.ndarray]:
     """Return responses (n, K) in units of their standard deviations.
 
@@ -249,12 +289,16 @@ def _in_units(
     errors of several responses be added up, and responses share a tensor. Without an
     intercept nothing is subtracted, and the unit is the root of the mean square.
     """
-    xp = array_namespace(Y)
-    share = xp.astype(weight / xp.sum(weight), Y.dtype)
+    xp, weight = array_namespace(Y), samples.weight
+    share = xp.astype(weight / xp.sum(weight), Y.dtype)[:, None]
+    if samples.measured is not None:
+        share = share * as_array(samples.measured, Y, dtype=Y.dtype)
+        share = share / xp.sum(share, axis=0)
     # About the first one: responses that are all equal leave exact zeros.
-    mean = Y[0, :] + share @ (Y - Y[:1, :]) if fit_intercept else 0.0 * Y[0, :]
+    mean = Y[0, :] + xp.sum(share * (Y - Y[:1, :]), axis=0)
+    mean = mean if fit_intercept else 0.0 * Y[0, :]
     rest = Y - mean
-    unit = xp.sqrt(share @ rest**2)
+    unit = xp.sqrt(xp.sum(share * rest**2, axis=0))
     unit = xp.where(unit > 0, unit, 1.0)
     Y = xp.astype(rest / unit, weight.dtype, copy=False)
     return Y, to_numpy(mean / unit), to_numpy(unit)
