@@ -14,13 +14,13 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sltr import SLTRClassifier, SLTRRegressor, SLTRRegressorCV
+from sltr import SLTRClassifier, SLTRRegressor, SLTRRegressorCV, inference
 from sltr.datasets import label, load_nifti
 from sltr.estimators.base import linear_scores, predict_linear
 from sltr.plotting.modes import Modes
 from sltr.reporting import payload as payload_module
 from sltr.reporting import report
-from sltr.reporting.payload import coefficient_payload, path_payload
+from sltr.reporting.payload import Map, coefficient_payload, path_payload
 from sltr.reporting.scores import evaluate
 from sltr.reporting.text import _METHODS, bibtex, method_name, references
 from sltr.samples.check import check_samples
@@ -453,7 +453,8 @@ def test_method_says_which_candidates_were_averaged(data, tmp_path):
         f"{kinds.count('tucker')} Tucker refit",
         f"{kinds.count('cp')} CP refit",
         "starting from the SLTR estimate",
-        "of the SLTR estimate before refinement",
+        "The refined pilot is the mean of",
+        "the duality gap of the coefficient is zero",
         "(null model ",
         f"Averaged {len(used)} of {n_candidates} candidates",
         "Best candidate",
@@ -568,8 +569,9 @@ def test_packed_coefficient_is_right_to_a_sixteenth_bit():
     rng = np.random.default_rng(0)
     coefs = rng.standard_normal((2, 5, 4, 3)) * (rng.random((2, 5, 4, 3)) < 0.5)
     payload = coefficient_payload(coefs, ["a", "b"], coefs[0], Modes.of((5, 4, 3)))
-    drawn = _unpack(payload["data"], "<i2", coefs.shape) / 32767 * payload["limit"]
-    assert np.max(np.abs(drawn - coefs)) <= payload["limit"] / 32767
+    drawn = _unpack(payload["data"], "<i2", coefs.shape) / 32767 * payload["limits"][0]
+    assert payload["limits"] == [np.abs(coefs).max()] * 2
+    assert np.max(np.abs(drawn - coefs)) <= payload["limits"][0] / 32767
     assert np.array_equal(drawn == 0, coefs == 0)
     grey = _unpack(payload["sample"], "u1", (5, 4, 3))
     assert (grey.min(), grey.max()) == (0, 255)
@@ -613,6 +615,70 @@ def test_path_holds_counts_ranks_and_pictures():
     pictures = _unpack(path["pictures"], "i1", (2, 3, 3))
     assert np.array_equal(pictures[1], 127 * np.eye(3))
     assert len(path["traces"]) == 3
+
+
+def test_maps_have_colours_of_their_own():
+    coef, pattern = np.eye(3)[None], 5.0 * np.ones((3, 3))
+    maps = [Map("pattern", "", pattern), Map("selection frequency", "", 0.0 * pattern)]
+    payload = coefficient_payload(coef, [""], None, Modes.of((3, 3)), maps)
+    assert payload["targets"] == ["coefficient", "pattern", "selection frequency"]
+    assert payload["measures"] == payload["targets"]
+    assert payload["limits"] == [1.0, 5.0, 1.0]
+    drawn = _unpack(payload["data"], "<i2", (3, 3, 3))
+    assert (drawn[1] == 32767).all()
+    assert not drawn[2].any()
+
+
+def test_what_inference_found_is_shown(data, tmp_path):
+    X, y = data
+    model = SLTRRegressorCV(refine=(None,)).fit(X[:40], y[:40])
+    found = {
+        "patterns": inference.patterns(model, X[:40]),
+        "stability": inference.stability(model, X[:40], y[:40], n_pairs=3),
+        "intervals": inference.intervals(model, X[:40], y[:40]),
+        "test": inference.permutation_test(
+            model, X[:40], y[:40], n=19, statistic="pilot", random_state=0
+        ),
+    }
+    seen = {"X_test": X[40:], "y_test": y[40:]}
+    path = report(
+        model, X[:40], y[:40], tmp_path / "r.html", n_bootstrap=5, **seen, **found
+    )
+    page = _page(path)
+    assert f"p = {found['test'].p_value:.2g}" in page.text
+    assert "19 permutations of samples" in page.text
+    coef = page.data["coef"]
+    assert coef["targets"] == ["coefficient", "pattern", "selection frequency"]
+    drawn = _unpack(coef["data"], "<i2", (3, *model.shape_in_)) / 32767
+    scale = np.array(coef["limits"]).reshape(3, 1, 1, 1)
+    usual = found["patterns"].pattern * found["patterns"].score_std
+    expected = np.stack([model.coef_, usual, found["stability"].frequency])
+    np.testing.assert_allclose(drawn * scale, expected, atol=1e-4 * scale.max())
+    lower, upper = found["intervals"].predict(X[40:], level=0.9)
+    np.testing.assert_allclose(page.data["outcome"]["bounds"], [lower, upper], 1e-6)
+    share = 100 * np.mean((lower <= y[40:]) & (y[40:] <= upper))
+    assert f"they cover {share:.0f} % of these samples" in page.text
+    with pytest.raises(ValueError, match="intervals was given without X_test"):
+        report(model, X, y, tmp_path / "s.html", intervals=found["intervals"])
+
+
+@pytest.mark.parametrize(
+    ("radius", "words"),
+    [
+        (0.0, "Zeros would raise the held-out error"),
+        (0.2, "the box has a radius of 0.2 of the largest entry"),
+        (1.0, "Nothing was found: Held-out predictions could not be told"),
+    ],
+)
+def test_the_last_step_is_described(data, tmp_path, radius, words):
+    X, y = data
+    model = SLTRRegressorCV(refine=(None, "cp")).fit(X, y)
+    model.sparse_radius_, model.dual_gap_ = radius, 0.0
+    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    assert words in page.text
+    assert "the duality gap of the coefficient is zero" in page.text
+    assert "a closed form" in page.text
+    assert "before refinement" not in page.text
 
 
 @pytest.mark.parametrize(

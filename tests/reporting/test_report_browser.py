@@ -10,6 +10,7 @@ from sklearn.linear_model import Ridge
 
 from sltr.core.tensor import cp_to_tensor
 from sltr.estimators.base import predict_linear
+from sltr.inference import Patterns, Stability
 from sltr.reporting import report
 from sltr.samples.check import check_samples
 from sltr.tuning.choose import cv_table
@@ -126,6 +127,20 @@ def pages(tmp_path_factory):
         },
         n_bootstrap=20,
     )
+    X, y = rng.standard_normal((40, 8, 7, 3)), rng.standard_normal(40)
+    model = Tuned().fit(X, y)
+    found["maps"] = report(
+        model,
+        X,
+        y,
+        folder / "maps.html",
+        X_test=X[:5],
+        y_test=y[:5],
+        patterns=Patterns(10.0 * np.abs(model.coef_), 1.0),
+        stability=Stability(np.ones((8, 7, 3)), model.coef_ > 0, 0.7, 9, 9.0, 1, 2, 4),
+        intervals=SimpleNamespace(predict=lambda X, level: (y[:5] - 1, y[:5] + 1)),
+        n_bootstrap=20,
+    )
     X = rng.standard_normal((30, 6))
     found["plain"] = report(Ridge().fit(X, X[:, 0]), X, X[:, 0], folder / "plain.html")
     return found
@@ -187,6 +202,23 @@ def page(driver, pages):
     assert [name for name in loaded if not name.startswith("data:")] == []
     assert run("return typeof window.evil") == "undefined"
     assert driver.get_log("browser") == []
+
+
+def test_maps_stand_beside_the_coefficient(page):
+    opened = page("maps")
+    shown = [opened.picture()]
+    for place in (1, 2):
+        opened.run(
+            "const s = document.getElementById('target'); s.value = arguments[0];"
+            "s.dispatchEvent(new Event('change'));",
+            place,
+        )
+        shown.append(opened.picture())
+    assert len(set(shown)) == 3
+    name = opened.find("#slice").get_attribute("aria-label")
+    assert name.startswith("Selection frequency, ")
+    # Every point has its interval; two more lines are the diagonal and the null model.
+    assert opened.count("#outcome [stroke-opacity]") == 5
 
 
 @pytest.mark.parametrize("width", [390, 1200])

@@ -68,6 +68,32 @@ def test_the_answer_is_the_problem_about_the_refined_pilot(blocks):
     np.testing.assert_allclose(model.coef_, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(6, 5), (4, 4, 3)])
+def test_the_gap_is_that_of_coef(rng, shape):
+    truth = np.zeros(shape)
+    truth[:2, :2] = 1.0
+    X = rng.normal(size=(80, *shape))
+    y = X.reshape(80, -1) @ truth.ravel() + 0.5 * rng.normal(size=80)
+    model = SLTRRegressorCV().fit(X, y)
+    assert model.refine_ is not None
+    assert 0 < model.sparse_radius_ < 1
+    Z, W = model.refined_, cp.Variable(truth.size)
+    objective, inside = (
+        cp.norm1(W),
+        [cp.abs(W - Z.ravel()) <= radii_of(Z, model.sparse_radius_).ravel()],
+    )
+    value = np.abs(model.coef_).sum()
+    numbers = np.arange(truth.size).reshape(shape)
+    for mode in range(len(shape)):
+        order = np.moveaxis(numbers, mode, 0).reshape(shape[mode], -1)
+        matrix = cp.reshape(W[order.ravel()], order.shape, order="C")
+        objective += cp.normNuc(matrix) / len(shape)
+        value += np.linalg.norm(model.coef_.ravel()[order], "nuc") / len(shape)
+    problem = cp.Problem(cp.Minimize(objective), inside)
+    problem.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9)
+    assert abs(value - problem.value) <= (model.dual_gap_ + 1e-6) * value
+
+
 def test_held_out_scores_are_those_of_the_answer_on_each_fold(rng):
     X = rng.normal(size=(90, 6, 5))
     y = X[:, :2, :2].sum(axis=(1, 2)) + rng.normal(size=90)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +25,7 @@ from sltr.plotting.modes import Coords, Modes
 from sltr.plotting.style import close_figure
 from sltr.reporting.facts import kinds_text, model_facts, versions
 from sltr.reporting.payload import (
+    Map,
     candidates_payload,
     coefficient_payload,
     convergence_payload,
@@ -57,6 +59,10 @@ def report(
     seed: int | None = None,
     n_bootstrap: int = 1000,
     coords: Coords | None = None,
+    test: Any = None,
+    patterns: Any = None,
+    stability: Any = None,
+    intervals: Any = None,
 ) -> Path:
     """Write one self-contained HTML page about a fitted model.
 
@@ -95,6 +101,10 @@ def report(
     coords : arrays, one for each mode, or mapping from mode to array, optional
         Where the slices of a mode lie, as times or names of channels: shown instead
         of indices.
+    test, patterns, stability, intervals : optional
+        Results of the functions of `sltr.inference` that are called like that, or
+        `permutation_test`. The p-value has a card, maps are shown beside the
+        coefficient, and predictions of held-out samples have their 90 % intervals.
 
     Returns
     -------
@@ -115,6 +125,12 @@ def report(
     if (X_test is None) != (y_test is None):
         msg = "Only one of X_test and y_test was given; expected both or neither."
         raise ValueError(msg)
+    if intervals is not None and X_test is None:
+        msg = (
+            "intervals was given without X_test; expected both, since the intervals "
+            "are those of new samples. Pass held-out samples."
+        )
+        raise ValueError(msg)
     check_destination(Path(path))
     final = _final(model)
     check_lengths(X, y)
@@ -128,6 +144,10 @@ def report(
         n_bootstrap=n_bootstrap,
     )
     coefs, targets = _coefficients(final)
+    beside = _maps_beside(final, targets, coefs.shape[1:], patterns, stability)
+    bounds = None
+    if intervals is not None and outcome.classes is None:
+        bounds = intervals.predict(X_test, level=0.9)
     modes = Modes.of(coefs.shape[1:], mode_names, units, coords, final)
     searched = model if hasattr(model, "cv_results_") else final
     candidates = candidates_payload(searched, metric_name(searched))
@@ -139,11 +159,12 @@ def report(
             targets,
             _mean_sample(X, coefs.shape[1:]),
             modes,
+            beside,
         ),
         "candidates": candidates,
         "path": path_payload(coef_path, chosen_value, path_name),
         "convergence": convergence,
-        "outcome": outcome_payload(outcome, response),
+        "outcome": outcome_payload(outcome, response, bounds),
     }
     facts = model_facts(
         final,
@@ -177,8 +198,51 @@ def report(
         icon=coef_thumbnail(coefs[0], size=32),
         picture=_field_picture(final),
         data=data,
+        test=test,
+        maps=_maps_text(patterns, stability),
+        covered=bounds and np.mean((bounds[0] <= outcome.y) & (outcome.y <= bounds[1])),
     )
     return write_atomically(Path(path), page.encode())
+
+
+def _maps_beside(
+    model: Any,
+    targets: list[str],
+    shape: tuple[int, ...],
+    patterns: Any,
+    stability: Any,
+) -> list[Map]:
+    """Return the maps of `sltr.inference` that stand beside the coefficient."""
+    maps = []
+    if patterns is not None:
+        entries = to_numpy(patterns.pattern).reshape(-1, *shape)
+        spread = np.ravel(to_numpy(patterns.score_std)).reshape(-1, *[1] * len(shape))
+        maps = [
+            Map("pattern", target, entry)
+            for target, entry in zip(targets, entries * spread, strict=True)
+        ]
+    if stability is not None:
+        frequency = np.asarray(stability.frequency, float).reshape(shape)
+        maps.append(Map("selection frequency", "", frequency))
+    return [replace(one, entries=shown_entries(one.entries, model)) for one in maps]
+
+
+def _maps_text(patterns: Any, stability: Any) -> str:
+    """Return what the maps beside the coefficient say."""
+    parts = []
+    if patterns is not None:
+        parts.append(
+            "The pattern is the change of each entry that goes with one standard "
+            "deviation of the model's score: it says where the signal is."
+        )
+    if stability is not None:
+        parts.append(
+            f"Selection frequencies are those of {stability.n_halves} halves of the "
+            f"samples. {np.count_nonzero(stability.selected):,} entries reach "
+            f"{stability.threshold:g}; at most {stability.max_false:.3g} of those "
+            "are expected there by chance."
+        )
+    return " ".join(parts)
 
 
 def _warn_of_seen(model: Any, X_test: Any) -> None:

@@ -24,17 +24,18 @@
   const offset = () => free().reduce((sum, m) => sum + state.at[m] * strides[m], 0);
   const entry = (row, column) => order === 1
     ? column : offset() + row * strides[state.show[0]] + column * strides[state.show[1]];
-  const value = (index) => values[state.target * size + index] / 32767 * coef.limit;
+  const ownLimit = () => coef.limits[state.target];
+  const value = (index) => values[state.target * size + index] / 32767 * ownLimit();
   const rowCount = () => order === 1 ? 1 : coef.shape[state.show[0]];
   const columnCount = () => coef.shape[order === 1 ? 0 : state.show[1]];
 
   const sliceLimit = () => {
-    if (!state.own) return coef.limit;
+    if (!state.own) return ownLimit();
     let largest = 0;
     for (let r = 0; r < rowCount(); r += 1) {
       for (let c = 0; c < columnCount(); c += 1) largest = Math.max(largest, Math.abs(value(entry(r, c))));
     }
-    return largest || coef.limit;
+    return largest || ownLimit();
   };
 
   // The share of the squared coefficient in every slice of every mode.
@@ -73,7 +74,7 @@
     for (let r = 0; r < rows; r += 1) {
       for (let c = 0; c < columns; c += 1) {
         const index = entry(r, c), v = value(index), share = v / limit;
-        const shown = Math.abs(v) > 0 && Math.abs(v) >= state.threshold * coef.limit;
+        const shown = Math.abs(v) > 0 && Math.abs(v) >= state.threshold * ownLimit();
         let colour = outside[state.target * size + index] ? [217, 217, 217] : diverging(shown ? share : 0);
         if (over) {
           const grey = sample[index], alpha = shown ? Math.min(1, 0.25 + 0.75 * Math.sqrt(Math.abs(share))) : 0;
@@ -94,7 +95,7 @@
     const zero = plot.y + plot.h / 2, step = plot.w / plot.columns;
     for (let c = 0; c < plot.columns; c += 1) {
       const v = value(c);
-      if (Math.abs(v) < state.threshold * coef.limit) continue;
+      if (Math.abs(v) < state.threshold * ownLimit()) continue;
       context.fillStyle = css(v > 0 ? "--accent-2" : "--accent");
       const height = -v / limit * plot.h * 0.48;
       context.fillRect(plot.x + c * step, zero, Math.max(step * 0.8, 1), height);
@@ -167,13 +168,13 @@
     const x = plot.x, w = plot.w;
     for (let i = 0; i < w; i += 1) {
       const share = 2 * i / (w - 1) - 1;
-      const hidden = Math.abs(share) * limit < state.threshold * coef.limit;
+      const hidden = Math.abs(share) * limit < state.threshold * ownLimit();
       ink.fillStyle = rgb(diverging(hidden ? 0 : share));
       ink.fillRect(x + i, 6, 1.5, 12);
     }
     ink.font = "12px system-ui, sans-serif";
     ink.fillStyle = css("--muted");
-    [[0, "left", number(-limit)], [0.5, "center", "coefficient"], [1, "right", number(limit)]].forEach(([share, align, text]) => {
+    [[0, "left", number(-limit)], [0.5, "center", coef.measures[state.target]], [1, "right", number(limit)]].forEach(([share, align, text]) => {
       ink.textAlign = align;
       ink.fillText(text, x + share * w, 34);
     });
@@ -197,8 +198,8 @@
 
   const describe = () => {
     const places = free().map((m) => place(m, state.at[m]));
-    const cut = places.length ? places.join(", ") : "the whole coefficient";
-    canvas.setAttribute("aria-label", `Coefficient, ${cut}`);
+    const measure = coef.measures[state.target], cut = places.length ? places.join(", ") : `the whole ${measure}`;
+    canvas.setAttribute("aria-label", `${measure[0].toUpperCase()}${measure.slice(1)}, ${cut}`);
     if (!state.pointer) { at("readout").textContent = cut[0].toUpperCase() + cut.slice(1); return; }
     const [r, c] = state.pointer, modes = order === 1 ? [0, 0] : state.show;
     const spots = order === 1 ? [place(0, c)] : [...places, place(modes[0], r), place(modes[1], c)];
@@ -297,6 +298,7 @@
   const option = (text, index) => new Option(text, index);
   if (coef.targets.length > 1) {
     at("target-box").hidden = false;
+    at("target-name").textContent = coef.choice;
     at("target").append(...coef.targets.map(option));
     at("target").addEventListener("change", () => { state.target = Number(at("target").value); weigh(); draw(); });
   }

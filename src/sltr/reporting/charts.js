@@ -136,7 +136,7 @@ const page = (() => {
   const box = document.getElementById("outcome");
 
   const scatter = () => {
-    const all = [...outcome.y, ...outcome.predicted, outcome.null].filter((v) => v !== null);
+    const all = [...outcome.y, ...outcome.predicted, outcome.null, ...(outcome.bounds || []).flat()].filter((v) => v !== null);
     const low = Math.min(...all), high = Math.max(...all), pad = 0.05 * (high - low) || 0.5;
     const range = [low - pad, high + pad];
     const w = widthOf(box, 440);
@@ -145,9 +145,12 @@ const page = (() => {
     f.line(range, range, { stroke: css("--muted"), "stroke-width": 1.2 });
     f.line(range, [outcome.null, outcome.null], { stroke: css("--accent-2"), "stroke-dasharray": "6 4" });
     const opacity = Math.min(0.8, Math.max(0.2, 150 / outcome.y.length));
+    const ends = (i) => outcome.bounds && outcome.bounds.map((end) => end[i]);
     outcome.y.forEach((v, i) => {
+      const pair = ends(i);
+      if (pair && !pair.includes(null)) f.line([v, v], pair, { stroke: css("--accent"), "stroke-opacity": opacity / 2 });
       const point = element("circle", { cx: f.px(v), cy: f.py(outcome.predicted[i]), r: 3.6, fill: css("--accent"), "fill-opacity": opacity });
-      point.append(element("title", {}, `true ${number(v)}, predicted ${number(outcome.predicted[i])}`));
+      point.append(element("title", {}, `true ${number(v)}, predicted ${number(outcome.predicted[i])}${pair ? `, 90 % interval ${number(pair[0])} to ${number(pair[1])}` : ""}`));
       f.root.append(point);
     });
     f.root.append(element("text", { x: f.w - f.right - 4, y: f.py(outcome.null) - 6, "text-anchor": "end" }, "null model"));

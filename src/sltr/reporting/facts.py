@@ -125,6 +125,7 @@ class Answer:
     kinds: Mapping[str | None, int]  # how many of each kind of refinement have a share
     best: str | None  # the best candidate's refinement
     settings: dict[str, Any]  # its other settings, as far as they apply to it
+    radius: float | None  # of the last step, if there was one
 
     @property
     def n_used(self) -> int:
@@ -151,6 +152,7 @@ def answer_of(model: Any) -> Answer | None:
         kinds=Counter(rows[g]["refine"] for g in np.flatnonzero(model.weights_)),
         best=settings.pop("refine"),
         settings=settings,
+        radius=getattr(model, "sparse_radius_", None),
     )
 
 
@@ -159,14 +161,33 @@ def answer_text(answer: Answer, settings: Mapping[str, str]) -> str:
     best = f"the {answer.best_name} with " + ", ".join(
         f"{name} = {value}" for name, value in settings.items()
     )
+    made = "coefficient" if answer.radius is None else "refined pilot"
     compared = (
-        f"{answer.folds} compared {answer.n_candidates} candidates. The coefficient is "
+        f"{answer.folds} compared {answer.n_candidates} candidates. The {made} is "
     )
     if answer.n_used == 1:
         single = _SINGLE.get(answer.rule, "that of the best candidate")
         return f"{compared}{single}, {best}."
     several = _SEVERAL[answer.rule].format(n=answer.n_used)
     return f"{compared}{several} ({kinds_text(answer)}). The best one is {best}."
+
+
+def last_step_text(radius: float | None) -> str:
+    """Return what the last step made of the refined pilot, if there was one."""
+    if radius is None:
+        return ""
+    if radius == 1.0:
+        return (
+            "Held-out predictions could not be told from those of the null model, so "
+            "that the coefficient is zero."
+        )
+    if radius == 0.0:
+        return "Zeros would raise the held-out error: it is the coefficient."
+    return (
+        "The coefficient is the sparsest tensor in a box about it, narrow where it is "
+        f"large; the box has a radius of {radius:.3g} of the largest entry, which has "
+        "the least held-out error."
+    )
 
 
 def kinds_text(answer: Answer) -> str:
@@ -249,7 +270,9 @@ def model_facts(
         "n_entries": entries_looked_at(model, coefs),
         "ranks": ranks,
         "rank_ranges": [_range(mode) for mode in zip(*ranks, strict=True)],
-        "certificate": _certificate(convergence, kinds),
+        "radius": None if answer is None else answer.radius,
+        "last_step": last_step_text(None if answer is None else answer.radius),
+        "certificate": _certificate(convergence, kinds, answer),
         "n_test": len(outcome.y) if held_out else 0,
         "score": outcome.scores[0],
         "headline": headline(model, outcome, candidates, held_out),
@@ -341,9 +364,18 @@ def _range(values: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def _certificate(convergence: Mapping[str, Any] | None, kinds: list[str | None]) -> str:
+def _certificate(
+    convergence: Mapping[str, Any] | None,
+    kinds: list[str | None],
+    answer: Answer | None,
+) -> str:
     if convergence is None:
         return ""
+    if answer is not None and answer.radius is not None:
+        return (
+            "The problem about the refined pilot has a closed form: the duality gap of "
+            "the coefficient is zero."
+        )
     text = f"The solver stopped after {convergence['nIter']} iterations"
     if convergence["value"] is None:
         return f"{text}; the method has no certificate of optimality."

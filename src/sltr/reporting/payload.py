@@ -6,6 +6,8 @@ Apart from `report` because the script reads these names: both change together.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,15 +29,33 @@ MAX_POINTS = 2_000
 OUTSIDE = -32768  # entries outside a mask; numbers end at ±32767
 
 
+@dataclass(frozen=True, eq=False)
+class Map:
+    """A picture beside the coefficient: what it shows, of whom, and its entries."""
+
+    measure: str
+    target: str
+    entries: np.ndarray  # (p1, …, pM), NaN outside a mask
+
+
 def coefficient_payload(
-    coefs: np.ndarray, targets: list[str], sample: np.ndarray | None, modes: Modes
+    coefs: np.ndarray,
+    targets: list[str],
+    sample: np.ndarray | None,
+    modes: Modes,
+    beside: Sequence[Map] = (),
 ) -> dict[str, Any]:
-    """Return the coefficient for the slice browser.
+    """Return the coefficient, and the maps beside it, for the slice browser.
 
     `coefs` (K, p1, …, pM) has one coefficient for each of K targets, NaN outside a
-    mask; `sample` (p1, …, pM) lies under it.
+    mask; `sample` (p1, …, pM) lies under it. Coefficients share their colours, each map
+    beside them has its own.
     """
-    full = coefs.shape[1:]
+    full, n_coefs = coefs.shape[1:], len(coefs)
+    measures = ["coefficient"] * n_coefs + [each.measure for each in beside]
+    named = zip(measures, [*targets, *(each.target for each in beside)], strict=True)
+    names = [f"{what}, {whose}" if whose else what for what, whose in named]
+    coefs = np.concatenate([coefs, *(each.entries[None] for each in beside)])
     # Pictures are drawn downwards: directions that point up are turned.
     turned = [m for m in range(len(full)) if modes.points_up(m)]
     coefs = np.flip(coefs, tuple(1 + m for m in turned))
@@ -48,8 +68,11 @@ def coefficient_payload(
     shape = coefs.shape[1:]
     first, outside = np.nan_to_num(coefs[0]), np.isnan(coefs)
     coefs = np.nan_to_num(coefs)
-    limit = float(np.abs(coefs).max()) or 1.0
-    packed = np.where(outside, OUTSIDE, np.round(coefs * (32767 / limit)))
+    largest = np.abs(coefs).reshape(len(coefs), -1).max(axis=1)
+    largest[:n_coefs] = largest[:n_coefs].max()
+    limits = np.where(largest > 0, largest, 1.0)
+    scale = (32767 / limits).reshape(-1, *[1] * len(shape))
+    packed = np.where(outside, OUTSIDE, np.round(coefs * scale))
     rows, columns = upright(modes.names, shape) if len(shape) > 1 else (0, 0)
     return {
         "shape": list(shape),
@@ -62,8 +85,10 @@ def coefficient_payload(
             for unit, c in zip(modes.units, coords, strict=True)
         ],
         "coords": [None if c is None else _coordinates(c) for c in coords],
-        "targets": targets,
-        "limit": limit,
+        "targets": names if beside else targets,
+        "choice": "Show" if beside else "Class",
+        "measures": measures,
+        "limits": limits.tolist(),
         "data": _pack(packed.astype("<i2")),
         "sample": None if sample is None else _pack(_grey(sample)),
         "show": [rows, columns],
@@ -137,8 +162,13 @@ def convergence_payload(model: Any) -> dict[str, Any] | None:
     }
 
 
-def outcome_payload(outcome: Outcome, label: str) -> dict[str, Any]:
-    """Return predictions, the ROC or the confusion matrix for the score charts."""
+def outcome_payload(
+    outcome: Outcome, label: str, bounds: tuple[np.ndarray, np.ndarray] | None = None
+) -> dict[str, Any]:
+    """Return predictions, the ROC or the confusion matrix for the score charts.
+
+    `bounds` are the ends of prediction intervals.
+    """
     if outcome.classes is None:
         step = max(1, -(-len(outcome.y) // MAX_POINTS))
         return {
@@ -147,6 +177,7 @@ def outcome_payload(outcome: Outcome, label: str) -> dict[str, Any]:
             "y": _numbers(outcome.y[::step]),
             "predicted": _numbers(outcome.predicted[::step]),
             "null": float(outcome.null),
+            "bounds": bounds and [_numbers(end[::step]) for end in bounds],
         }
     counts = confusion_matrix(outcome.y, outcome.predicted, labels=outcome.classes)
     payload: dict[str, Any] = {

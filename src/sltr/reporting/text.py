@@ -77,6 +77,7 @@ def method_text(facts: dict[str, Any]) -> str:
         f"We fitted {name}{cite} to {facts['n_samples']} samples of shape {shape}.",
         *_settings_texts(facts),
         refinement_text(facts["refinements"]),
+        facts["last_step"],
         _structure_text(facts),
         facts["certificate"],
         facts["headline"].sentence,
