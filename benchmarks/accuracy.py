@@ -53,6 +53,14 @@ FAMILIES = {
     "sparse, 20 %": {"truth": "sparse", "sparsity": 0.8},
     "the paper's": {"truth": "paper"},
 }
+# With neighbours that are correlated along every mode, AR(1).
+CORRELATED = (
+    "CP-2, sparse factors",
+    "Tucker (2, 3, 2)",
+    "block",
+    "smooth blob",
+    "sparse, 3 %",
+)
 SPOTS = (
     ((30, 30, 5), 0.08, "CP-2, sparse factors"),
     ((30, 30, 5), 0.08, "block"),
@@ -107,8 +115,17 @@ REAL = {  # pooled R² of numbers, mean AUROC of labels
 FOLDS = {"adrenal": 1, "Haxby face/house": 4, "Haxby cat/shoe": 4, "Haxby blocks": 4}
 
 
-def cell(shape: tuple[int, ...], share: float, snr: float, family: str) -> Condition:
-    """Return one cell: a family at n = share · P and a signal-to-noise ratio."""
+def cell(
+    shape: tuple[int, ...],
+    share: float,
+    snr: float,
+    family: str,
+    correlation: float = 0.0,
+) -> Condition:
+    """Return one cell: a family at n = share · P and a signal-to-noise ratio.
+
+    Neighbours along every mode have the `correlation`.
+    """
     n = round(share * int(np.prod(shape)))
     size = "×".join(map(str, shape))
     label = f"{family}; {size}, n = {n}, SNR {snr:g}"
@@ -116,11 +133,17 @@ def cell(shape: tuple[int, ...], share: float, snr: float, family: str) -> Condi
     if family == "the paper's":  # its noise is part of it
         del options["snr"]
         label = f"{family}; {size}, n = {n}"
+    if correlation:
+        options["correlation"] = correlation
+        label += f", ρ = {correlation:g}"
     return Condition(label, "simulated", options, quick=share < 0.5)
 
 
 def simulated(repetitions: int) -> list[Experiment]:
-    """Return the cells of one shape, and the spot checks, of at most three draws."""
+    """Return the cells of one shape, spot checks and correlated designs.
+
+    The last two have at most three draws.
+    """
     cells = [
         cell(SHAPE, share, snr, family)
         for share in (0.08, 0.2, 0.5)
@@ -128,13 +151,19 @@ def simulated(repetitions: int) -> list[Experiment]:
         for snr in ((10.0,) if family == "the paper's" else (10.0, 1.0))
     ]
     spots = [cell(shape, share, 10.0, family) for shape, share, family in SPOTS]
+    correlated = [
+        cell(SHAPE, share, 10.0, family, correlation)
+        for correlation in (0.5, 0.9)
+        for share in (0.08, 0.2)
+        for family in CORRELATED
+    ]
     metrics = ("relative_mse", "estimation_error", "support_f1", "rank_error")
     methods = (*OURS[:2], *PEERS)
+    few = min(3, repetitions)
     return [
         Experiment("accuracy", tuple(cells), methods, metrics, repetitions),
-        Experiment(
-            "accuracy-spots", tuple(spots), methods, metrics, min(3, repetitions)
-        ),
+        Experiment("accuracy-spots", tuple(spots), methods, metrics, few),
+        Experiment("accuracy-correlated", tuple(correlated), methods, metrics, few),
     ]
 
 

@@ -7,7 +7,8 @@ Each row tunes the paper's grid (or one of its size) with the pilot included.
 `--cpu` also times the same code on this machine's CPU, `--device none` nothing
 else. The two floors are the least bytes moved over bandwidth and the operations
 over the matrix rate, both rates measured in this run. `--refits` times the default
-tuning with all refits instead, with PyTorch, CuPy if it is there, and on the CPU.
+tuning with all refits instead, of numbers and of labels, with PyTorch, CuPy if it is
+there, and on the CPU, beside the targets.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import argparse
 import importlib.util
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,16 @@ ROWS = (
 )
 
 
-REFITS = tuple(
-    Row(f"refits-{n}", (16, 16, 8), n, 0, 5, 0.0, "float32") for n in (164, 410, 1024)
+# The default tuning with all refits; targets are those of numbers.
+REFITS = (
+    Row("16x16x8", (16, 16, 8), 164, 0, 5, 0.15, "float32"),
+    Row("30x30x5", (30, 30, 5), 360, 0, 5, 0.15, "float32"),
+    Row("51x61x23", (51, 61, 23), 360, 0, 5, 0.5, "float32"),
+    Row("64x64x32", (64, 64, 32), 360, 0, 5, 0.6, "float32"),
+    Row("96x96x64", (96, 96, 64), 360, 0, 5, 2.0, "float32"),
 )
+# A CPU takes minutes beyond this many entries.
+LARGEST_ON_CPU = 200_000
 
 
 def problem(row: Row) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +177,11 @@ def main() -> None:
 
 
 def time_refits(device: str) -> None:
-    """Print seconds of the default tuning by each library, and how far coefs differ."""
+    """Print seconds of the default tuning by each library, and how far coefs differ.
+
+    "Apart" is the largest difference from the first library, relative to the largest
+    entry.
+    """
     libraries = {"CPU": (lambda array: array, lambda: None, lambda array: array)}
     if device != "none":
         import torch
@@ -185,16 +198,23 @@ def time_refits(device: str) -> None:
             libraries["CuPy"] = (cupy.asarray, wait, cupy.asnumpy)
     for row in REFITS:
         X, y = problem(row)
-        line, host = f"{row.name:12s}", None
-        for name, (move, wait, fetch) in libraries.items():
-            own = move(X), move(y)
-            model = SLTRRegressorCV()
-            seconds = timed(lambda model=model, own=own: model.fit(*own), 3, wait)
-            coef = fetch(model.coef_)
-            host = coef if host is None else host
-            apart = np.abs(coef - host).max() / np.abs(host).max()
-            line += f" {name} {seconds:.2f} s (apart {apart:.0e});"
-        print(line, flush=True)
+        for labels in (False, True):
+            kind = "labels" if labels else "numbers"
+            line, host = f"{row.name:9s} n = {row.n_samples} {kind}:", None
+            for name, (move, wait, fetch) in libraries.items():
+                if name == "CPU" and X[0].size > LARGEST_ON_CPU:
+                    continue
+                # Labels are always on the host.
+                own = move(X), (y > 0) if labels else move(y)
+                model = SLTRClassifierCV() if labels else SLTRRegressorCV()
+                n_runs = 1 if name == "CPU" else 3
+                fit = partial(model.fit, *own)
+                seconds = timed(fit, n_runs, wait)
+                coef = fetch(model.coef_)
+                host = coef if host is None else host
+                apart = np.abs(coef - host).max() / (np.abs(host).max() or 1.0)
+                line += f" {name} {seconds:.2f} s (apart {apart:.0e});"
+            print(f"{line} target {row.target:g} s", flush=True)
 
 
 def measured_speed(device: str) -> tuple[float, float, float]:
