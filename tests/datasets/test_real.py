@@ -127,7 +127,7 @@ def test_all_responses_of_a_set_are_its_single_ones(name, shape, n_gaps):
     data = load_real(name, target="all")
     assert data.y.shape == shape
     assert np.isnan(data.y).sum() == n_gaps
-    one = load_real(name, target="ADCC" if name == "antibodies" else "0")
+    one = load_real(name, target="ADCD" if name == "antibodies" else "0")
     first = data.y[:, 0]
     np.testing.assert_array_equal(first[~np.isnan(first)], one.y)
 
