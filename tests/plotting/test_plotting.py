@@ -5,7 +5,7 @@ import pickle
 import re
 import struct
 import zlib
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -617,3 +617,14 @@ def test_nothing_is_drawn_outside_a_mask(rng, shape):
     for weights, axis in zip(mode_weights(model.coef_), range(len(shape)), strict=True):
         empty = ~np.moveaxis(mask, axis, 0).reshape(shape[axis], -1).any(axis=1)
         assert not np.asarray(weights)[empty].any()
+
+
+@pytest.mark.parametrize("shape", [(20, 50), (30, 60, 2)])
+def test_names_of_rows_do_not_lie_on_each_other(rng, shape):
+    names = [f"Ch{k}" for k in range(shape[0])]
+    fig = plotting.plot_coef(rng.normal(size=shape), coords={0: names})
+    fig.draw_without_rendering()
+    boxes = [t.get_window_extent() for t in fig.axes[0].get_yticklabels()]
+    assert len(boxes) == shape[0]
+    heights = sorted((box.y0, box.y1) for box in boxes)
+    assert all(a[1] <= b[0] + 2 for a, b in pairwise(heights))

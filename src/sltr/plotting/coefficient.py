@@ -87,7 +87,11 @@ def plot_coef(
     first = np.moveaxis(seen, (rows, columns), (0, 1))
     aspect = np.clip(coef.shape[rows] / coef.shape[columns], 0.4, 1.6)
     width = 4.6 if not over else max(4.0, min(2.0 * grid[1], 11.0)) + 0.8
-    height = ((width - 1.6) / grid[1] * aspect + (0.25 if over else 0.0)) * grid[0]
+    each = (width - 1.6) / grid[1] * aspect
+    named = modes.is_nominal(rows) and coef.shape[rows] <= 40
+    if named:  # every name is written, and has to have a place
+        each = max(each, 0.125 * coef.shape[rows])
+    height = (each + (0.25 if over else 0.0)) * grid[0]
     fig = fig or new_figure(width, min(height + 0.7, 12.0))
     axes = fig.subplots(*grid, squeeze=False)
     limit = diverging_limit(coef)
@@ -96,6 +100,8 @@ def plot_coef(
     for place, (ax, at) in enumerate(zip(axes.flat, panels, strict=False)):
         cut: tuple[Any, ...] = (slice(None), slice(None), *at)
         picture = image(ax, first[cut], limit)
+        if named:
+            ax.set_aspect("auto")
         if over:
             ax.set_title(", ".join(map(modes.at, over[:2], at)), fontsize=9)
         if len(panels) > 1:
