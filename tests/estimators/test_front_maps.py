@@ -126,7 +126,7 @@ def test_unequal_steps_give_nearly_a_smoothing_spline(rng):
 
 def test_standardised_ridge_penalises_by_variance(data, rng):
     X, y = data
-    X = X * rng.uniform(0.1, 10.0, size=SHAPE)
+    X = X * rng.uniform(0.2, 2.0, size=SHAPE)
     weight = rng.uniform(0.5, 2.0, size=50)
     mean = np.average(X, axis=0, weights=weight)
     variance = np.average((X - mean) ** 2, axis=0, weights=weight)
@@ -135,15 +135,26 @@ def test_standardised_ridge_penalises_by_variance(data, rng):
     np.testing.assert_allclose(model.coef_, expected, atol=1e-7)
 
 
-def test_units_of_entries_do_not_matter_once_standardised(data, rng):
+def test_units_of_slices_do_not_matter_once_standardised(data, rng):
     X, y = data
-    units = 10.0 ** rng.integers(-2, 3, size=SHAPE)
+    units = 10.0 ** rng.integers(-2, 3, size=(6, 1))
     options = {"standardize": "entries", "refine": (None, "tucker"), "rule": "best"}
     one, other = (
         SLTRRegressorCV(**options).fit(x, y).predict(x) for x in (X, X * units)
     )
     # Candidates are compared in single precision.
     np.testing.assert_allclose(one, other, atol=1e-2)
+
+
+def test_a_sensor_that_is_off_does_not_count_its_noise(data, rng):
+    X, y = data
+    X[:, 3, 4] = 1e-6 * rng.normal(size=50)  # off at this time, on at all others
+    model = plain(standardize="entries").fit(X, y)
+    new = X[:1].copy()
+    new[0, 3, 4] = 1.0  # and now on
+    moved = model.predict(new) - model.predict(X[:1])
+    # A hundredth of its slice is the least deviation: no more than some hundred.
+    assert abs(moved[0]) < 0.1 * y.std()
 
 
 @pytest.mark.parametrize("refine", [None, "reweight", "tucker", "cp", "sparse"])

@@ -200,14 +200,15 @@ def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray | None:
     return None if varies.all() else varies
 
 
-LEAST_DEVIATION = 0.01  # of the largest value of an entry
+LEAST_DEVIATION = 0.01  # of the largest value in an entry's slice
 
 
 def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
     """Return the standard deviation of each entry; one where it is but rounding.
 
-    An entry that varies by less than a per cent of its size counts as varying by that
-    much. Else a set point that one new sample misses were a thousand deviations off.
+    An entry that varies by less than a per cent of what its slices hold counts as
+    varying by that much. Else a set point that one new sample misses, or a sensor that
+    is off in all but one, were a thousand deviations off.
     """
     xp = array_namespace(X)
     share = xp.reshape(weight / xp.sum(weight), (-1, *([1] * (X.ndim - 1))))
@@ -218,8 +219,24 @@ def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
     deviation = xp.sqrt(xp.sum(share * rest**2, axis=0))
     size = xp.max(xp.abs(X), axis=0)
     floor = 10.0 * float(xp.finfo(X.dtype).eps) * size
-    least = xp.maximum(deviation, LEAST_DEVIATION * size)
+    least = xp.maximum(deviation, LEAST_DEVIATION * _slice_size(size))
     return xp.where(deviation > floor, least, 1.0)
+
+
+def _slice_size(size: Array) -> Array:
+    """Return the largest value in the slices of each entry, the smallest over modes.
+
+    Units belong to slices: to sensors, channels or antigens.
+    """
+    xp = array_namespace(size)
+    found = []
+    for mode in range(size.ndim):
+        others = tuple(m for m in range(size.ndim) if m != mode)
+        found.append(xp.max(size, axis=others, keepdims=True) if others else size)
+    least = 0.0 * size + found[0]
+    for other in found[1:]:
+        least = xp.minimum(least, 0.0 * size + other)
+    return least
 
 
 # Up to this size, and down to its inverse, even the squares of squares are harmless in
