@@ -56,6 +56,16 @@ def check_count(
     return int(value)
 
 
+def check_running(estimator: Any) -> None:
+    """Refuse a number of jobs, or a listener to the progress, that is none."""
+    jobs, progress = (getattr(estimator, n, None) for n in ("n_jobs", "progress"))
+    whole = isinstance(jobs, Integral) and not isinstance(jobs, bool)
+    if jobs is not None and not (whole and 0 < abs(jobs) <= LARGEST_COUNT):
+        refuse("n_jobs", jobs, "None, 1 or more, or -1 for all cores")
+    if progress is not None and not callable(progress):
+        refuse("progress", progress, "None, or a function of two numbers")
+
+
 def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     """Return `feature_shape` if samples of the given shape, flat rows, fold into it."""
     n_features = prod(given)

@@ -152,18 +152,45 @@ def test_wrong_usage_is_one_line_and_a_status(here, capsys, arguments, status, m
         ("tune", "none.npz", "--out", "pipe"),
         ("predict", "none.sltr", "none.npz", "--out", "pipe.csv"),
         ("report", "none.sltr", "none.npz", "--out", "pipe"),
+        ("test", "none.npz", "--plot", "pipe.png"),
+        ("stability", "none.npz", "--out", "pipe.npz"),
+        ("stability", "none.npz", "--plot", "pipe.png"),
+        ("export", "none.sltr", "pipe.csv"),
+        ("plot", "none.sltr", "pipe.png"),
         ("simulate", "pipe.npz"),
         ("simulate", "new.npz", "--test-samples", "2"),
     ],
 )
 def test_what_is_no_file_is_refused_before_any_work(here, capsys, arguments):
-    pipes = [here / name for name in ("pipe", "pipe.csv", "pipe.npz", "new-test.npz")]
+    names = ("pipe", "pipe.csv", "pipe.npz", "pipe.png", "new-test.npz")
+    pipes = [here / name for name in names]
     for pipe in pipes:
         os.mkfifo(pipe)
     assert run(*arguments) == 1
     assert re.search("pipe|new-test", capsys.readouterr().err)
     assert all(pipe.is_fifo() for pipe in pipes)
     assert not (here / "new.npz").exists()
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_what_was_there(here, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    def half(figure, file, **options):
+        Path(file).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    X = np.random.default_rng(0).normal(size=(12, 3, 2))
+    sltr.save(sltr.SLTRRegressor().fit(X, X[:, 0, 0]), "m.sltr")
+    (here / "a.png").write_bytes(b"before")
+    with monkeypatch.context() as patch:
+        patch.setattr(Figure, "savefig", half)
+        assert run("plot", "m.sltr", "a.png") == 1
+    assert (here / "a.png").read_bytes() == b"before"
+    assert run("plot", "m.sltr", "a.png", "--dpi", "30") == 0
+    assert (here / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert run("plot", "m.sltr", "a.txt") == 2
+    assert "expected one of .png" in capsys.readouterr().err
 
 
 def test_simulate_says_what_it_replaces_and_leaves_no_stale_test_file(here, capsys):

@@ -278,3 +278,32 @@ def test_balanced_classes_weigh_the_same(data):
             SLTRClassifier(class_weight=bad).fit(X, labels)
     with pytest.raises(ValueError, match="chunks are not kept"):
         SLTRClassifier(class_weight="balanced").partial_fit(X, labels)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda Z: 1e200 * Z, "at most 1e.100"),
+        (lambda Z: np.clip(1e308 * Z, -1e308, 1e308), "at most 1e.100"),
+        (lambda Z: [[10**400, *row] for row in Z], "at most 1e.100"),
+        (lambda Z: Z + 1j, "complex"),
+    ],
+    ids=["squares", "sums", "no float", "complex"],
+)
+def test_numbers_that_covariates_cannot_be_are_refused(rng, spoil, message):
+    X, y, Z = rng.normal(size=(20, 3, 2)), rng.normal(size=20), rng.normal(size=(20, 2))
+    with np.errstate(over="ignore"):
+        wrong = spoil(Z)
+    with pytest.raises(ValueError, match=message):
+        SLTRRegressor().fit(X, y, covariates=wrong)
+    model = SLTRRegressor().fit(X, y, covariates=Z)
+    with pytest.raises(ValueError, match=f"{message}|3 columns"):
+        model.predict(X, covariates=wrong)
+
+
+def test_categories_that_pandas_does_not_know_are_refused(rng):
+    pandas = pytest.importorskip("pandas")
+    X, y = rng.normal(size=(20, 3, 2)), rng.normal(size=20)
+    table = pandas.DataFrame({"site": [pandas.NA, "a"] * 10})
+    with pytest.raises(ValueError, match="expected a category for each"):
+        SLTRRegressor().fit(X, y, covariates=table)

@@ -459,7 +459,6 @@ def test_numbers_that_no_computer_has_are_refused(model, name, data):
         clone(model).fit(*data)
 
 
-@pytest.mark.filterwarnings("ignore:.*in reduce:RuntimeWarning")
 @every_regressor
 def test_entries_near_the_largest_float_are_refused(model, data):
     X, y = data
@@ -516,3 +515,65 @@ def test_radii_that_single_precision_does_not_have_leave_nothing():
             epsilon=1.0, lambda_sparse=1e308, lambda_low=1e308, radius=radius
         )
         assert not model.fit(X, y).coef_.any()
+
+
+MATRIX = np.ones((4, 3, 2))
+SPOILT = {
+    "smooth: no hash": ({"smooth": [[0]]}, "smooth"),
+    "smooth: an array": ({"smooth": np.eye(2)}, "smooth"),
+    "smooth: overflow": ({"smooth": {0: 1e308}}, "smooth"),
+    "smooth: some overflow": ({"smooth": {0: [1.0, 1e300]}}, "smooth"),
+    "entries: large": ({"entry_weights": 1e308 * MATRIX}, "entry_weights"),
+    "entries: small": ({"entry_weights": 1e-308 * MATRIX}, "entry_weights"),
+    "entries: complex": ({"entry_weights": 1j * MATRIX}, "entry_weights"),
+    "entries: dates": ({"entry_weights": MATRIX.astype("M8[s]")}, "entry_weights"),
+    "entries: masked": (
+        {"entry_weights": np.ma.masked_array(MATRIX, np.arange(24) % 2)},
+        "entry_weights",
+    ),
+    "no jobs": ({"n_jobs": 0}, "n_jobs"),
+    "half a job": ({"n_jobs": 0.5}, "n_jobs"),
+    "jobs of nobody": ({"n_jobs": HUGE}, "n_jobs"),
+    "progress": ({"progress": "x"}, "progress"),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILT)
+def test_what_no_fit_can_use_is_named(data, kind):
+    change, name = SPOILT[kind]
+    for model in (SLTRRegressor(**change), sltr.SLTRClassifierCV(cv=2, **change)):
+        with pytest.raises(ValueError, match=rf"(?s){name}.*given; expected"):
+            model.fit(*data)
+
+
+@pytest.mark.parametrize("refine", [("cp", 1, HUGE), ("sparse", HUGE)])
+def test_ridges_that_no_computer_has_are_refused(data, refine):
+    with pytest.raises(ValueError, match=r"refine=.*Ridges are positive"):
+        SLTRRegressor(refine=refine).fit(*data)
+
+
+def test_weights_of_classes_that_no_computer_has_are_refused(data):
+    with pytest.raises(ValueError, match=r"class_weight.*given; expected"):
+        SLTRClassifier(class_weight={0.0: HUGE, 1.0: 1}).fit(*data)
+
+
+def test_whole_numbers_beyond_floats_are_refused(data):
+    X, y = data
+    huge = np.array([HUGE] * len(y), dtype=object)
+    model = SLTRRegressor().fit(X, y)
+    calls = (
+        lambda: SLTRRegressor().fit(X, huge),
+        lambda: SLTRRegressor().fit(huge[:, None], y),
+        lambda: model.predict(with_value(X.astype(object), HUGE)),
+        lambda: model.score(X, huge),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="beyond all floats"):
+            call()
+
+
+@pytest.mark.parametrize("y", [None, 0.0, "x"])
+def test_score_says_that_responses_are_missing(data, y):
+    model = SLTRRegressor().fit(*data)
+    with pytest.raises(ValueError, match="expected a response"):
+        model.score(data[0], y)

@@ -59,3 +59,16 @@ def test_peers_have_patterns_too(rng):
 def test_a_model_that_is_not_fitted_is_refused(rng):
     with pytest.raises(NotFittedError):
         patterns(SLTRRegressor(), rng.normal(size=(5, 2, 2)))
+
+
+def test_each_response_of_a_tensor_has_its_own_pattern(rng):
+    X, Y = rng.normal(size=(40, 3, 2)), rng.normal(size=(40, 2, 2))
+    model = SLTRRegressor(responses="separate").fit(X, Y)
+    found = patterns(model, X)
+    assert found.pattern.shape == model.coef_.shape
+    for k in np.ndindex(2, 2):
+        score = np.einsum("nij,ij->n", X, model.coef_[..., *k])
+        centred = score - score.mean()
+        slope = np.einsum("nij,n->ij", X, centred) / (centred @ centred)
+        np.testing.assert_allclose(found.pattern[..., *k], slope, atol=1e-12)
+        assert found.score_std[k] == pytest.approx(score.std())

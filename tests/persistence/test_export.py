@@ -55,6 +55,15 @@ def test_a_mask_that_only_the_model_knows_counts_too(X, tmp_path):
         assert not found.coef.values[~mask].any()
 
 
+def test_words_are_no_formulas_for_spreadsheets(rng, tmp_path):
+    coords = {"=mode": ["=1+1", "@x", "-1.5"]}
+    X = label(rng.normal(size=(20, 3, 2)), ("=mode", "b"), coords=coords)
+    model = SLTRRegressor().fit(X, np.asarray(X)[:, 0, 0])
+    lines = export(model, tmp_path / "c.csv").read_text().splitlines()
+    found = [line.split(",")[0] for line in lines]
+    assert found == ["'=mode", "'=1+1", "'=1+1", "'@x", "'@x", "-1.5", "-1.5"]
+
+
 def test_xarray_opens_the_netcdf(model, X, tmp_path):
     xarray = pytest.importorskip("xarray")
     with xarray.open_dataset(export(model, tmp_path / "c.nc")) as found:
@@ -105,3 +114,38 @@ def test_what_cannot_be_exported_is_said(model, tmp_path):
         export(model, tmp_path / "c.txt")
     with pytest.raises(ValueError, match="not fitted to images"):
         export(model, tmp_path / "c.nii.gz")
+
+
+def test_responses_that_are_tensors_are_exported(X, rng, tmp_path):
+    xarray = pytest.importorskip("xarray")
+    Y = rng.normal(size=(60, 2, 2)) + np.asarray(X)[:, 1, 2, None, None]
+    model = SLTRRegressor().fit(X, Y)
+    with xarray.open_dataset(export(model, tmp_path / "c.nc")) as found:
+        assert found.coef.dims == ("response", *NAMES)
+        flat = np.moveaxis(model.coef_.reshape(*SHAPE, 4), -1, 0)
+        np.testing.assert_array_equal(found.coef.values, flat)
+        np.testing.assert_allclose(found.intercept, model.intercept_.reshape(-1))
+    lines = export(model, tmp_path / "c.csv").read_text().splitlines()
+    rows = list(csv.DictReader(lines))
+    found = [float(row["coefficient of (1, 0)"]) for row in rows]
+    np.testing.assert_array_equal(found, model.coef_[..., 1, 0].reshape(-1))
+
+
+def test_an_image_has_a_volume_for_each_response(rng, tmp_path):
+    nibabel = pytest.importorskip("nibabel")
+    # As many responses as voxels along an axis: shapes alone do not tell them apart.
+    X = rng.normal(size=(3, 3, 3, 20))
+    data = load_nifti(nibabel.Nifti1Image(X, np.eye(4)), mask=np.ones((3, 3, 3), bool))
+    model = SLTRRegressor().fit(data.X, rng.normal(size=(20, 3)))
+    image = nibabel.load(export(model, tmp_path / "c.nii"))
+    np.testing.assert_allclose(image.get_fdata(), model.coef_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("names", [("coef", "mask"), ("a b", "a_b"), ("=", "")])
+def test_names_that_netcdf_lacks_are_changed(rng, tmp_path, names):
+    xarray = pytest.importorskip("xarray")
+    X = rng.normal(size=(20, 3, 2))
+    known = label(X, names, coords=[["u", "v", "w"], [1.0, 2.0]])
+    model = SLTRRegressor().fit(known, X[:, 0, 0])
+    with xarray.open_dataset(export(model, tmp_path / "c.nc")) as found:
+        np.testing.assert_array_equal(found.coef.values, model.coef_)

@@ -28,6 +28,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import sltr
 from sltr import persistence
 from sltr.estimators.base import predict_linear
 from sltr.peers.elementary import TensorRidge
@@ -762,3 +763,55 @@ def test_parts_of_killed_writers_are_removed_and_of_living_ones_kept(tmp_path):
 def test_a_folder_is_no_model(tmp_path):
     with pytest.raises(IsADirectoryError, match="it is a folder"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dual_gap_": None},
+        {"n_iter_": [3]},
+        {"ranks_": None, "smooth_": None},
+        {"refine_settings_": [1]},
+        {"cv_results_": {"$": "dict", "items": []}},
+        {"best_index_": 10**6},
+        {"weights_": "x"},
+        {"sparse_radius_": "x"},
+        {"refined_": 1.0},
+    ],
+    ids=str,
+)
+def test_a_model_that_cannot_say_what_it_is_is_refused(tmp_path, rng, change):
+    X, y = rng.normal(size=(12, 3, 2)), rng.normal(size=12)
+    [name] = list(change)[:1]
+    tuned = name in ("cv_results_", "best_index_", "weights_", "sparse_radius_")
+    tuned = tuned or name == "refined_"
+    model = sltr.SLTRRegressorCV(cv=2) if tuned else sltr.SLTRRegressor()
+    path = save(model.fit(X, y), tmp_path / "m")
+    head, tensors, data = _parts(path)
+    inner = json.loads(head["sltr"])
+    inner["fitted"] |= change
+    forge(path, json.dumps(inner), tensors, data)
+    with pytest.raises(ValueError, match="not a model of sltr, or damaged"):
+        load(path)
+
+
+def test_a_model_of_the_first_version_still_says_what_it_is(tmp_path, rng):
+    X, y = rng.normal(size=(12, 3, 2)), rng.normal(size=12)
+    path = save(sltr.SLTRRegressorCV(cv=2).fit(X, y), tmp_path / "m")
+    head, tensors, data = _parts(path)
+    inner = json.loads(head["sltr"])
+    newer = ("shape_out_", "responses_", "sparse_radius_", "null_score_", "mask_")
+    newer += ("held_out_scores_", "standardize_", "smooth_", "fill_", "scored_by_")
+    for name in newer:
+        inner["fitted"].pop(name)
+    forge(path, json.dumps(inner), tensors, data)
+    assert "chosen" in str(load(path).summary())
+
+
+def _parts(path):
+    """Return the metadata, the descriptions of the tensors and their bytes."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + length])
+    metadata = head.pop("__metadata__")
+    return metadata, head, content[8 + length :]

@@ -13,7 +13,7 @@ import typer
 from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_names
 from sltr.cli.output import print_json, say
 from sltr.cli.reading import match_covariates, match_images, read_samples
-from sltr.persistence.values import printable
+from sltr.persistence.values import harmless, printable
 
 
 def predict(
@@ -94,21 +94,10 @@ def _predictions(model: Any, loaded: Any) -> dict[str, Any]:
 def _csv(columns: dict[str, Any]) -> str:
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(map(_harmless, columns))
-    lists = [map(_harmless, values.tolist()) for values in columns.values()]
+    table.writerow(map(harmless, columns))
+    lists = [map(harmless, values.tolist()) for values in columns.values()]
     table.writerows(zip(*lists, strict=True))
     return text.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    """Return a cell with an apostrophe if a spreadsheet would run it as a formula."""
-    if not isinstance(value, str) or not value.startswith(tuple("=+-@\t\r\n")):
-        return value
-    try:
-        float(value)  # as -1.5
-    except ValueError:
-        return f"'{value}"
-    return value
 
 
 def _write_predictions(out: Path, columns: dict[str, Any]) -> None:

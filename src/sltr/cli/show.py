@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,7 +176,9 @@ def export(
     """
     from sltr.persistence import load
     from sltr.persistence.export import export as write
+    from sltr.persistence.files import check_destination
 
+    check_destination(out)
     say(f"Wrote {write(load(model), out)}.")
 
 
@@ -212,6 +215,7 @@ def plot(
     from sltr.persistence.files import check_destination
 
     check_destination(out)
+    choose(out.suffix, (".png", ".pdf", ".svg", ".gif"), "OUT")
     choose(kind, ("auto", "coef", "factors", "glass", "slices"), "--kind")
     if background is not None and kind != "slices":
         msg = f"--background={background} was given; expected --kind slices as well"
@@ -219,8 +223,8 @@ def plot(
     fitted = load(model)
     chosen = _class_of(fitted, target)
     if out.suffix == ".gif":
-        plotting.animate_film(fitted, target=chosen).save(out, "pillow", dpi=dpi // 2)
-        say(f"Wrote {out}.")
+        film = plotting.animate_film(fitted, target=chosen)
+        _write_drawn(out, lambda part: film.save(part, "pillow", dpi=dpi // 2))
         return
     if kind in ("glass", "slices"):
         fig = plotting.plot_brain(
@@ -232,7 +236,19 @@ def plot(
             "factors": plotting.plot_factors,
         }
         fig = draw.get(kind, plotting.plot_model)(fitted, target=chosen)
-    fig.savefig(out, dpi=dpi)
+    _write_drawn(out, lambda part: fig.savefig(part, dpi=dpi))
+
+
+def _write_drawn(out: Path, draw: Callable[[Path], Any]) -> None:
+    """Write what a function draws into a file, all or nothing."""
+    from tempfile import TemporaryDirectory
+
+    from sltr.persistence.files import write_atomically
+
+    with TemporaryDirectory() as folder:
+        part = Path(folder) / f"figure{out.suffix}"
+        draw(part)
+        write_atomically(out, part.read_bytes())
     say(f"Wrote {out}.")
 
 

@@ -48,6 +48,8 @@ CHUNK_ENTRIES = 4_000_000
 ARRAYS_HELD = 60
 # On a CPU, problems up to this size gain more by sharing calls than by warm starts.
 SMALL_ENTRIES = 4_096
+# Of an entry, if not 0: single precision has its square, and that of its inverse.
+SMALLEST_WEIGHT = 1e-15
 
 
 @dataclass(frozen=True)
@@ -239,9 +241,13 @@ def _checked_weights(
 ) -> np.ndarray:
     """Return weights as an array of the shape; one outside of what is kept."""
     expected = f"finite numbers of at least 0 in the shape of a sample, {shape}"
+    if np.ma.is_masked(weights):
+        refuse("entry_weights", "array with masked entries", expected)
     try:
-        found = np.asarray(to_numpy(weights), dtype=float)
-    except (TypeError, ValueError):
+        given = np.asarray(to_numpy(weights))
+        known = given.dtype.kind in "biufO"
+        found = given.astype(float) if known else np.full(given.shape, np.nan)
+    except (TypeError, ValueError, OverflowError):
         refuse("entry_weights", type(weights).__name__, expected)
     if found.shape != shape:
         refuse("entry_weights", f"array of shape {found.shape}", expected)
@@ -252,6 +258,13 @@ def _checked_weights(
         )
     if not found[... if kept is None else kept].any():
         refuse("entry_weights", "array of zeros", "a weight above 0: none is penalised")
+    least, most = found[found > 0].min(), found.max()
+    if not (least >= SMALLEST_WEIGHT and most <= 1.0 / SMALLEST_WEIGHT):
+        refuse(
+            "entry_weights",
+            f"array of weights from {least:.0e} to {most:.0e}",
+            f"0, or {SMALLEST_WEIGHT:g} to {1.0 / SMALLEST_WEIGHT:g}",
+        )
     return found
 
 

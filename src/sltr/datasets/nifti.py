@@ -197,8 +197,8 @@ def coef_img(coef: Any, data: Bunch | None = None) -> Any:
     Returns
     -------
     nibabel.Nifti1Image
-        float32, zero outside the mask; for a model of several classes with one
-        volume for each.
+        float32, zero outside the mask; for a model of several classes or responses
+        with one volume for each.
 
     Examples
     --------
@@ -210,6 +210,10 @@ def coef_img(coef: Any, data: Bunch | None = None) -> Any:
     """
     nibabel = _import_nibabel()
     values = np.asarray(to_numpy(getattr(coef, "coef_", coef)))
+    shape_out = tuple(getattr(coef, "shape_out_", ()))
+    if shape_out:  # responses come last, classes first
+        flat = values.reshape(*values.shape[: -len(shape_out)], -1)
+        values = np.moveaxis(flat, -1, 0)
     if data is not None:
         corner = tuple(cut.start for cut in data.box)
         space = {"affine": data.affine, "shape": data.shape, "corner": corner}

@@ -33,7 +33,7 @@ from sltr.estimators.labels import (
 from sltr.estimators.summary import Summary, summarise
 from sltr.parameters import check_choice, verbose_logger, warn_caller
 from sltr.refine.lasso import MAX_STEPS
-from sltr.samples.check import check_new_samples
+from sltr.samples.check import check_new_samples, explained_overflow
 from sltr.samples.covariates import (
     Encoding,
     encoding_of,
@@ -375,9 +375,9 @@ class TensorResponses(RegressorMixin):
         beside = {} if covariates is None else {"covariates": covariates}
         predicted = to_numpy(self.predict(X, **beside))
         truth = np.asarray(to_numpy(y))
-        if shape_out and truth.shape[1:] != shape_out:
+        if truth.ndim == 0 or (shape_out and truth.shape[1:] != shape_out):
             msg = (
-                f"y has shape {truth.shape}; expected responses of the fitted shape "
+                f"y has shape {truth.shape}; expected a response of the fitted shape "
                 f"{shape_out} for each sample."
             )
             raise ValueError(msg)
@@ -394,9 +394,10 @@ class TensorResponses(RegressorMixin):
             parts = np.array([_r2_part(one, other, weight) for one, other in pairs])
             found = _averaged(parts[:, 0], parts[:, 1], multioutput)
             return np.reshape(found, shape_out) if np.ndim(found) else float(found)
-        found = r2_score(
-            truth, predicted, sample_weight=weight, multioutput=multioutput
-        )
+        with explained_overflow():
+            found = r2_score(
+                truth, predicted, sample_weight=weight, multioutput=multioutput
+            )
         raw = isinstance(multioutput, str) and multioutput == "raw_values"
         return np.reshape(found, shape_out) if raw else float(found)
 

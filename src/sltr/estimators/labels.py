@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -60,7 +62,7 @@ def class_weighted(class_weight: Any, y: Any, sample_weight: Any) -> Any:
     labels = np.ravel(to_numpy(y) if is_array_api(y) else np.asarray(y))
     if isinstance(class_weight, dict):
         unknown = [label for label in class_weight if label not in labels]
-        wrong = [w for w in class_weight.values() if not np.isreal(w) or not w >= 0]
+        wrong = [w for w in class_weight.values() if not _is_weight(w)]
         if unknown or wrong:
             refuse(
                 "class_weight", class_weight, "labels of y, and weights of at least 0"
@@ -73,6 +75,12 @@ def class_weighted(class_weight: Any, y: Any, sample_weight: Any) -> Any:
     given = to_numpy(sample_weight) if is_array_api(sample_weight) else sample_weight
     given = np.asarray(given, float)
     return given * weight if given.shape in ((), weight.shape) else given
+
+
+def _is_weight(value: Any) -> bool:
+    # A whole number may be larger than any float.
+    number: Any = value
+    return isinstance(value, Real) and bool(0 <= number <= float_info.max)
 
 
 def indicators_among(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -19,9 +20,9 @@ class Patterns:
 
     Attributes
     ----------
-    pattern : array of shape (p1, …, pM), or (n_classes, p1, …, pM)
+    pattern : array of the shape of `coef_`
         Change of each entry with one unit of the model's score.
-    score_std : float, or array of shape (n_classes,)
+    score_std : float, or array of shape (n_classes,) or (q1, …, qQ)
         Standard deviation of the score; `pattern` times this is the change that goes
         with a usual change of the score, in the units of the samples.
     """
@@ -40,8 +41,8 @@ def patterns(model: Any, X: Any) -> Patterns:
     .. math:: A = \mathrm{Cov}(x, s) / \mathrm{Var}(s),
 
     the least-squares coefficient of each entry on the score. With several classes,
-    each class's score has its own pattern. A coefficient of zeros has a pattern of
-    zeros.
+    each class's score has its own pattern, and so has each response of a tensor. A
+    coefficient of zeros has a pattern of zeros.
 
     Parameters
     ----------
@@ -74,9 +75,14 @@ def patterns(model: Any, X: Any) -> Patterns:
     """
     check_is_fitted(model, "coef_")
     design = as_design(check_new_samples(model, X))
-    coef = model.coef_
+    coef, shape_out = model.coef_, getattr(model, "shape_out_", ())
     single = coef.ndim == len(model.shape_in_)
-    scores = design.inner(flatten(coef[None, ...] if single else coef))  # (n, K)
+    if shape_out:  # responses come last, classes first
+        columns = array_namespace(coef).reshape(coef, (-1, prod(shape_out)))
+        rows = array_namespace(coef).matrix_transpose(columns)
+    else:
+        rows = flatten(coef[None, ...] if single else coef)
+    scores = design.inner(rows)  # (n, K)
     xp = array_namespace(scores)
     centred = scores - xp.mean(scores, axis=0)
     n_samples = centred.shape[0]
@@ -88,6 +94,9 @@ def patterns(model: Any, X: Any) -> Patterns:
     products = design.combine(xp.matrix_transpose(slopes))  # (K, P)
     pattern = xp.reshape(products, (-1, *model.shape_in_))
     std = xp.sqrt(variance)
+    if shape_out:
+        pattern = xp.reshape(xp.moveaxis(pattern, 0, -1), coef.shape)
+        return Patterns(pattern, xp.reshape(std, shape_out))
     if single:
         return Patterns(pattern[0, ...], float(std[0]))
     return Patterns(pattern, std)

@@ -138,7 +138,8 @@ def load(path: str | os.PathLike) -> Any:
 
     No code is executed: the class is looked up among the package's own
     estimators and receives plain values. Attributes are checked as a whole: a fitted
-    model has predicted one sample of zeros before it is returned. Reading takes at
+    model has predicted one sample of zeros, and made its summary, before it is
+    returned. Reading takes at
     most about 20 times the memory of the file, and 3 times that of its arrays.
 
     Parameters
@@ -238,12 +239,20 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
     # Responses come last, classes first.
     scores = shape_out if shape_out else () if single else (len(coef),)
     n_scores = prod(scores)
+    alike = all(
+        getattr(fitted[name], "shape", None) == coef.shape
+        for name in ("pilot_", "refined_")
+        if name in fitted
+    )
     agree = {
         "shape_in_": isinstance(shape, tuple)
         and isinstance(shape_out, tuple)
         and coef.ndim - len(shape) == len(scores)
         and coef.shape == ((*shape, *scores) if shape_out else (*scores, *shape)),
         "coef_": coef.dtype.kind == "f" and coef.size > 0,
+        "pilot_": alike,
+        "weights_": getattr(fitted.get("weights_", np.ones(1)), "ndim", 0) == 1,
+        "sparse_radius_": _is_fraction(fitted.get("sparse_radius_")),
         "intercept_": getattr(intercept, "shape", ()) == scores,
         # Samples with modes have none, but for those of early versions.
         "n_features_in_": fitted.get("n_features_in_", shape[0])
@@ -270,6 +279,10 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
             raise ValueError(msg)
 
 
+def _is_fraction(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= 1)
+
+
 def _n_covariates(fitted: dict[str, Any]) -> int:
     """Return how many covariates a model takes; one that knows slopes must say so."""
     return fitted["n_covariates_in_"] if "covariate_coef_" in fitted else 0
@@ -286,7 +299,7 @@ def _covariates_agree(q: int, fitted: dict[str, Any]) -> bool:
 
 
 def _build(cls: type, params: dict[str, Any], fitted: dict[str, Any]) -> Any:
-    """Return the estimator; a fitted one has shown that it predicts."""
+    """Return the estimator; a fitted one has predicted, and can say what it is."""
     known = inspect.signature(cls).parameters
     model = cls(**{name: value for name, value in params.items() if name in known})
     vars(model).update(fitted)
@@ -304,6 +317,8 @@ def _build(cls: type, params: dict[str, Any], fitted: dict[str, Any]) -> Any:
         model.predict(sample, **more)
         if hasattr(model, "predict_proba"):
             model.predict_proba(sample, **more)
+        if hasattr(model, "summary"):
+            str(model.summary())
     return model
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy as np
 from sltr.arrays import to_numpy
 from sltr.datasets.nifti import coef_img
 from sltr.persistence.files import check_destination, write_atomically
+from sltr.persistence.values import harmless
 from sltr.samples.labelled import Labels, labels_of, make_labels
 from sltr.thumbnail import coef_array, target_labels
 
@@ -31,9 +34,10 @@ def export(model: Any, path: str | os.PathLike) -> Path:
         `sltr.datasets.label` or of xarray), so that the file knows them too.
     path : path-like
         Ends in ``.nii`` or ``.nii.gz``: an image in the space of the samples, one
-        volume for each class if there are several; ``.nc``: netCDF, with names,
-        coordinates and units, as xarray opens it; ``.csv``: a table with a row for
-        each entry inside the mask. An existing file is replaced.
+        volume for each class or response if there are several; ``.nc``: netCDF, with
+        names, coordinates and units, as xarray opens it; ``.csv``: a table with a row
+        for each entry inside the mask, where words that a spreadsheet would take for
+        a formula get an apostrophe. An existing file is replaced.
 
     Returns
     -------
@@ -88,7 +92,7 @@ def _table(coefs: np.ndarray, targets: list[str], labels: Labels, model: Any) ->
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
     values = [f"coefficient of {target}" for target in targets] or ["coefficient"]
-    table.writerow([*labels.names, *values])
+    table.writerow(map(harmless, [*labels.names, *values]))
     shape = coefs.shape[1:]
     inside = np.ones(shape, bool) if labels.mask is None else labels.mask
     places = np.nonzero(inside)
@@ -97,7 +101,8 @@ def _table(coefs: np.ndarray, targets: list[str], labels: Labels, model: Any) ->
         for place, coords in zip(places, labels.coords, strict=True)
     ]
     entries = [coef[inside] for coef in coefs]
-    table.writerows(zip(*(c.tolist() for c in [*columns, *entries]), strict=True))
+    cells = [map(harmless, column.tolist()) for column in [*columns, *entries]]
+    table.writerows(zip(*cells, strict=True))
     return text.getvalue().encode()
 
 
@@ -106,7 +111,8 @@ def _netcdf(coefs: np.ndarray, targets: list[str], labels: Labels, model: Any) -
 
     content = BytesIO()
     file = netcdf_file(content, "w")
-    names = [name.replace(" ", "_").replace("/", "_") for name in labels.names]
+    what = "class" if hasattr(model, "classes_") else "response"
+    names = _netcdf_names(labels.names, {"coef", "mask", "intercept", what})
     for name, size in zip(names, coefs.shape[1:], strict=True):
         file.createDimension(name, size)
     for name, unit, coords in zip(names, labels.units, labels.coords, strict=True):
@@ -114,9 +120,9 @@ def _netcdf(coefs: np.ndarray, targets: list[str], labels: Labels, model: Any) -
             _write_coords(file, name, coords, unit)
     dims = tuple(names)
     if targets:
-        file.createDimension("class", len(targets))
-        _write_coords(file, "class", np.array(targets), "")
-        dims = ("class", *dims)
+        file.createDimension(what, len(targets))
+        _write_coords(file, what, np.array(targets), "")
+        dims = (what, *dims)
     variable = file.createVariable("coef", "d", dims)
     variable[:] = coefs if targets else coefs[0]
     if labels.mask is not None:
@@ -124,10 +130,29 @@ def _netcdf(coefs: np.ndarray, targets: list[str], labels: Labels, model: Any) -
     intercept = np.asarray(
         to_numpy(np.asarray(getattr(model, "intercept_", 0.0))), float
     )
+    intercept = intercept.reshape(-1) if targets else intercept
     file.createVariable("intercept", "d", dims[:1] if targets else ())[...] = intercept
     file.model = type(model).__name__
     file.flush()
     return content.getvalue()
+
+
+def _netcdf_names(names: Sequence[str], taken: set[str]) -> list[str]:
+    """Return names as netCDF takes them, no two alike.
+
+    Examples
+    --------
+    >>> _netcdf_names(["time/s", "a b", "coef", "a_b"], {"coef"})
+    ['time_s', 'a_b', 'coef_', 'a_b_']
+    """
+    found: list[str] = []
+    for name in names:
+        clean = re.sub(r"[^\w.+@-]", "_", name) or "_"
+        clean = clean if re.match(r"\w", clean) else f"_{clean}"
+        while clean in taken or clean in found:
+            clean += "_"
+        found.append(clean)
+    return found
 
 
 def _write_coords(file: Any, name: str, values: np.ndarray, unit: str) -> None:

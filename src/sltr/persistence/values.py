@@ -293,6 +293,23 @@ def plain_json(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float) else str(value)
 
 
+def harmless(value: Any) -> Any:
+    """Return a cell with an apostrophe if a spreadsheet would run it as a formula.
+
+    Examples
+    --------
+    >>> harmless("=1+1"), harmless("-1.5"), harmless(2.0)
+    ("'=1+1", '-1.5', 2.0)
+    """
+    if not isinstance(value, str) or not value.startswith(tuple("=+-@\t\r\n")):
+        return value
+    try:
+        float(value)  # as -1.5
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
 def printable(text: str, keep: str = "") -> str:
     r"""Return a text whose control characters are written out, as a terminal needs it.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from math import prod
@@ -22,7 +24,7 @@ from sltr.arrays import (
     to_numpy,
 )
 from sltr.arrays.libraries import is_dask
-from sltr.parameters import check_choice, check_shape, progress_of
+from sltr.parameters import check_choice, check_running, check_shape, progress_of
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.dask import sources
 from sltr.samples.front import check_squares, largest_entry
@@ -60,6 +62,7 @@ def check_samples(
     dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
+    check_running(estimator)
     X, known = unlabelled(X)
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
     X = X if reset else aligned(estimator, X, known)
@@ -88,20 +91,21 @@ def check_samples(
             _check_tensor_shape(estimator, X)
         if not labels:
             _check_numbers(y, tensors)
-        X, y = validate_data(
-            estimator,
-            X,
-            y,
-            dtype=(np.float64, np.float32),
-            allow_nd=True,
-            y_numeric=not labels,
-            multi_output=tensors,
-            ensure_min_samples=min_samples,
-            ensure_all_finite=not _takes_gaps(estimator),
-            reset=reset,
-        )
-        y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
-        weight = _as_weight(sample_weight, X)
+        with explained_overflow():
+            X, y = validate_data(
+                estimator,
+                X,
+                y,
+                dtype=(np.float64, np.float32),
+                allow_nd=True,
+                y_numeric=not labels,
+                multi_output=tensors,
+                ensure_min_samples=min_samples,
+                ensure_all_finite=not _takes_gaps(estimator),
+                reset=reset,
+            )
+            y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
+            weight = _as_weight(sample_weight, X)
     n_axes = len(X.source.shape) if is_lazy(X) else X.ndim
     kept = None
     if not is_lazy(X):
@@ -294,7 +298,9 @@ def _inside(X: Array, kept: np.ndarray | None, *, missing: bool) -> Array:
     if kept is not None:
         X = xp.where(as_array(kept, X, dtype=xp.bool), X, 0.0)
     # A sum is finite unless an entry is not, or it overflows.
-    if bool(xp.isfinite(xp.sum(X))):
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = xp.sum(X)
+    if bool(xp.isfinite(total)):
         return X
     n_gaps = int(xp.sum(xp.astype(xp.isnan(X), xp.int64)))
     if not bool(xp.all(xp.isfinite(X) | xp.isnan(X))):
@@ -375,6 +381,23 @@ def _drop_weightless(samples: Samples, min_samples: int) -> Samples:
     return samples if len(kept) == samples.weight.shape[0] else samples.take(kept)
 
 
+@contextmanager
+def explained_overflow() -> Iterator[None]:
+    """Turn the error for a whole number that no float has into one that says so.
+
+    Sums that overflow, by which others look for infinity, are not worth a warning.
+    """
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except OverflowError as error:
+        msg = (
+            f"A number beyond all floats was given ({error}); expected numbers of at "
+            "most about 1e308. Take its logarithm, or drop its sample."
+        )
+        raise ValueError(msg) from error
+
+
 def check_plain(values: Any, name: str) -> Any:
     """Return values without the mask of NumPy; refuse masked ones, and dates.
 
@@ -424,14 +447,15 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
         X = check_foreign_tensor(X, finite=finite)
     else:
         _check_tensor_shape(estimator, X)
-        X = validate_data(
-            estimator,
-            X,
-            dtype=(np.float64, np.float32),
-            allow_nd=True,
-            ensure_all_finite=finite,
-            reset=False,
-        )
+        with explained_overflow():
+            X = validate_data(
+                estimator,
+                X,
+                dtype=(np.float64, np.float32),
+                allow_nd=True,
+                ensure_all_finite=finite,
+                reset=False,
+            )
     X = _fold_rows(X, estimator)
     _check_fitted_shape(estimator, tuple(X.shape[1:]))
     if finite:

@@ -12,6 +12,8 @@ from sltr.arrays import as_array, to_numpy
 from sltr.samples.check import check_plain
 from sltr.samples.samples import Samples
 
+LARGEST = 1e100  # of a covariate: its squares, and sums of them, are numbers
+
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
@@ -138,7 +140,7 @@ def _array_of(rows: Sequence) -> np.ndarray:
     plain = np.asarray(rows, dtype=object)
     try:
         return plain.astype(float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return plain
 
 
@@ -148,18 +150,20 @@ def _is_name(name: str) -> bool:
 
 def _is_category(values: np.ndarray) -> bool:
     """Say whether a column holds words; numbers written as texts are numbers."""
-    if values.dtype.kind in "biuf":
+    if values.dtype.kind in "biufc":
         return False
     try:
         values.astype(float)
     except (TypeError, ValueError):
         return True
+    except OverflowError:  # a number, which will be refused
+        return False
     return False
 
 
 def _words(values: np.ndarray) -> np.ndarray:
     """Return categories as texts; refuse missing ones."""
-    gaps = [value for value in values.tolist() if value is None or value != value]
+    gaps = [value for value in values.tolist() if _is_gap(value)]
     if gaps:
         msg = (
             f"A covariate is {gaps[0]} for some sample; expected a category for each. "
@@ -169,19 +173,31 @@ def _words(values: np.ndarray) -> np.ndarray:
     return np.array([str(value) for value in values.tolist()], dtype=object)
 
 
+def _is_gap(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas does not say whether its NA is itself
+        return True
+
+
 def _numbers(values: np.ndarray, name: str) -> np.ndarray:
-    if values.dtype.kind in "mM":
-        msg = f"The covariate {name!r} holds dates or times; expected numbers."
+    if values.dtype.kind in "mMc":
+        what = "complex numbers" if values.dtype.kind == "c" else "dates or times"
+        msg = f"The covariate {name!r} holds {what}; expected real numbers."
         raise ValueError(msg)
     try:
         numbers = values.astype(float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = np.full(len(values), np.nan)
-    if not np.isfinite(numbers).all():
-        place = int(np.flatnonzero(~np.isfinite(numbers))[0])
+    clear = np.abs(numbers) <= LARGEST
+    if not clear.all():
+        place = int(np.flatnonzero(~clear)[0])
+        shown = repr(values[place])
+        shown = shown if len(shown) < 40 else f"{shown[:40]}…"
         msg = (
-            f"The covariate {name!r} of sample {place} is {values[place]!r}; expected "
-            "a finite number. Fill it in or drop the sample."
+            f"The covariate {name!r} of sample {place} is {shown}; expected a finite "
+            f"number of at most {LARGEST:g}. Fill it in, divide the column by a unit, "
+            "or drop the sample."
         )
         raise ValueError(msg)
     return numbers

@@ -11,7 +11,7 @@ every S_m^{-1/2}. So smoothness is a p_m × p_m transform of the samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Integral
@@ -28,6 +28,8 @@ OPTIONS = ("strength", "order", "periodic", *SOURCES)
 # Steps of the strengths that "auto" tries, from a quarter up to where the smoothest
 # patterns alone are left.
 FIRST_STRENGTH, STEP = 0.25, 4.0
+# Of a strength times L: beyond this, the flat patterns alone have been left for long.
+LARGEST = 1e100
 # How many nearest sites are neighbours: those of a grid in two and three dimensions.
 NEIGHBOURS = 6
 
@@ -69,9 +71,11 @@ def smooth_modes(
     if isinstance(smooth, str | Integral):
         smooth = [smooth]
     if not isinstance(smooth, Mapping):
-        if not isinstance(smooth, Iterable):
+        named = isinstance(smooth, Iterable)
+        modes_given = list(smooth) if named else []
+        if not named or not all(isinstance(m, Hashable) for m in modes_given):
             refuse("smooth", smooth, "a dictionary of modes and strengths, or modes")
-        smooth = {mode: "auto" for mode in smooth}
+        smooth = {mode: "auto" for mode in modes_given}
     known = labels is not None and len(labels.names) == len(shape)
     names, coords = (labels.names, labels.coords) if labels and known else ((), ())
     modes: dict[int, SmoothMode] = {}
@@ -133,10 +137,12 @@ def _strengths(mode: int, options: dict, values: np.ndarray) -> tuple[float, ...
             found.append(next_one)
             next_one *= STEP
         return tuple(found)
-    if np.ndim(strength) == 0:
-        return (check_nonnegative(strength, name),)
-    given = {check_nonnegative(s, name) for s in check_sequence(strength, name)}
-    return tuple(sorted({0.0, *given}))
+    single = np.ndim(strength) == 0
+    asked = [strength] if single else check_sequence(strength, name)
+    given = {check_nonnegative(s, name) for s in asked}
+    if max(given) > LARGEST / max(float(values[-1]), 1.0):
+        refuse(name, strength, f"strengths whose product with L is below {LARGEST:g}")
+    return tuple(given) if single else tuple(sorted({0.0, *given}))
 
 
 def _laplacian(mode: int, size: int, options: dict) -> np.ndarray:

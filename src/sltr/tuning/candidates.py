@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import inf, isnan, nan, prod
+from math import isnan, nan, prod
 from numbers import Integral, Real
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -329,7 +330,9 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_ridge(value: Any) -> bool:
-    return isinstance(value, Real) and 0 < float(value) < inf
+    # A whole number may be larger than any float.
+    number: Any = value
+    return isinstance(value, Real) and bool(0 < number <= float_info.max)
 
 
 def _exist(ranks: tuple, shape: tuple[int, ...]) -> bool:
