@@ -297,7 +297,7 @@ def test_numbers_that_covariates_cannot_be_are_refused(rng, spoil, message):
     with pytest.raises(ValueError, match=message):
         SLTRRegressor().fit(X, y, covariates=wrong)
     model = SLTRRegressor().fit(X, y, covariates=Z)
-    with pytest.raises(ValueError, match=f"{message}|3 columns"):
+    with pytest.raises(ValueError, match=f"{message}|fitted with 2 columns"):
         model.predict(X, covariates=wrong)
 
 
