@@ -231,6 +231,9 @@ def test_threshold_has_exactly_the_rank_that_survives(rng):
     values = np.linalg.svd(threshold_singular_values(x, 2.0), compute_uv=False)
     assert_close(values, [3.0, 1.0, 0.0, 0.0])
     assert not threshold_singular_values(x, 6.0).any()
+    shares = threshold_singular_values(np.stack([x, 7 * x]), 0.4, relative=True)
+    whole = threshold_singular_values(x, 2.0)
+    np.testing.assert_allclose(shares, [whole, 7 * whole], atol=1e-12)
 
 
 def test_polar_leaves_out_what_is_zero(rng):

@@ -44,14 +44,27 @@ def test_a_scorer_may_warn_of_constants_for_the_null_alone(rng):
 def test_numbers_are_those_of_the_fit(tuned):
     model, *_ = tuned
     summary = model.summary()
-    folds = [model.cv_results_[f"split{f}_test_score"] for f in range(5)]
-    scores = [fold[model.best_index_] for fold in folds]
+    scores = model.held_out_scores_["r2"]
     assert summary.score == pytest.approx(np.mean(scores))
     assert summary.score_error == pytest.approx(np.std(scores, ddof=1) / 5**0.5)
     assert summary.n_nonzero == np.count_nonzero(model.coef_)
     assert summary.n_entries == 20
     assert summary.chosen["refine"] == model.refine_
     assert summary.dual_gap == model.dual_gap_
+
+
+def test_a_score_that_was_asked_for_is_that_of_the_best_candidate(rng):
+    X = rng.normal(size=(40, 4, 3))
+    y = X[:, 0, 0] + rng.normal(size=40)
+    model = SLTRRegressorCV(refine=None, scoring="neg_mean_absolute_error").fit(X, y)
+    summary = model.summary()
+    assert summary.score == pytest.approx(model.best_score_)
+    assert summary.scored_by == "neg_mean_absolute_error"
+    labels = SLTRClassifierCV(refine=None).fit(X, y > 0)
+    summary = labels.summary()
+    expected = np.mean(labels.held_out_scores_["roc_auc"])
+    assert summary.score == pytest.approx(expected)
+    assert (summary.scored_by, summary.null_score) == ("ROC AUC", 0.5)
 
 
 def test_text_and_notebook_say_the_same(tuned):

@@ -57,18 +57,24 @@ def clip_singular_values(x: Array, radius: float | Array) -> Array:
     )
 
 
-def threshold_singular_values(x: Array, threshold: float | Array) -> Array:
+def threshold_singular_values(
+    x: Array, threshold: float | Array, *, relative: bool = False
+) -> Array:
     """Return SVT_t(x): every singular value moved by `threshold` towards zero.
 
     It equals ``x - clip_singular_values(x, threshold)``, but its rank is exactly the
-    number of singular values above the threshold.
+    number of singular values above the threshold. If `relative`, the threshold is a
+    share of the largest singular value.
     """
     xp = array_namespace(x)
     threshold = trailing(threshold, 1)
 
     def scale(values):
-        kept = values > threshold
-        return xp.where(kept, 1.0 - threshold / xp.where(kept, values, 1.0), 0.0)
+        least = threshold
+        if relative:
+            least = threshold * xp.max(values, axis=-1, keepdims=True)
+        kept = values > least
+        return xp.where(kept, 1.0 - least / xp.where(kept, values, 1.0), 0.0)
 
     return _scale_singular_values(x, scale)
 

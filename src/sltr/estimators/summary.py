@@ -13,6 +13,8 @@ from sltr.arrays import to_numpy
 from sltr.tuning.candidates import SETTINGS, own_settings
 from sltr.tuning.scores import metric_name
 
+# What scores of the answer are called.
+NAMES = {"r2": "R²", "roc_auc": "ROC AUC", "neg_mean_squared_error": "minus MSE"}
 NOTHING = "nothing that predicts clearly better than the null model; coef_ is zero"
 
 
@@ -26,8 +28,8 @@ class Summary:
     shape : tuple of int
         Of a sample.
     score, score_error : float or None
-        Mean held-out score of the best candidate, and its standard error over folds.
-        None for a model that was not tuned.
+        Mean held-out score of the answer, and its standard error over folds; with
+        `scoring` that of the best candidate. None for a model that was not tuned.
     null_score : float or None
         The null model's score on the same folds.
     scored_by : str
@@ -122,15 +124,16 @@ class Summary:
 def summarise(model: Any, test: Any = None) -> Summary:
     """Return the summary of a fitted model, with the p-value of a test if given."""
     tuned = hasattr(model, "cv_results_")
+    name, scores, null = held_out_score(model) if tuned else ("", np.array([]), None)
+    several = len(scores) > 1
     coef = to_numpy(model.coef_)
     return Summary(
         estimator=type(model).__name__,
         shape=tuple(model.shape_in_),
-        score=model.best_score_ if tuned else None,
-        score_error=_error(model) if tuned else None,
-        # Models saved by earlier versions do not have it.
-        null_score=getattr(model, "null_score_", None),
-        scored_by=metric_name(model) if tuned else "",
+        score=float(scores.mean()) if tuned else None,
+        score_error=float(scores.std(ddof=1) / len(scores) ** 0.5) if several else None,
+        null_score=null,
+        scored_by=name,
         p_value=None if test is None else float(test.p_value),
         n_permutations=None if test is None else len(test.null),
         n_nonzero=int(np.count_nonzero(coef)),
@@ -144,6 +147,27 @@ def summarise(model: Any, test: Any = None) -> Summary:
         # Nor this one.
         sparse_radius=getattr(model, "sparse_radius_", None),
     )
+
+
+def held_out_score(model: Any) -> tuple[str, np.ndarray, float | None]:
+    """Return what a tuned model is scored by, its scores (F,), and the null model's.
+
+    The scores are those of the answer on each fold; of the best candidate if it was
+    chosen by a `scoring` of its own.
+    """
+    known = getattr(model, "held_out_scores_", None)
+    # Models saved by earlier versions have neither.
+    null = getattr(model, "null_score_", None)
+    if known and model.scoring is None:
+        name, folds = next(iter(known.items()))
+        folds = np.asarray(folds, float)
+        if np.isfinite(folds).any():
+            chance = 0.5 if name == "roc_auc" else null
+            return NAMES.get(name, name), folds[np.isfinite(folds)], chance
+    table = model.cv_results_
+    columns = [table[key] for key in table if key.startswith("split")]
+    folds = np.array([scores[model.best_index_] for scores in columns])
+    return metric_name(model), folds, null
 
 
 def entries_looked_at(model: Any, coefs: np.ndarray) -> int:
@@ -162,14 +186,6 @@ def map_in_front(model: Any) -> dict[str, Any]:
     for mode, strength in getattr(model, "smooth_", {}).items():
         found[f"smooth[{mode}]"] = strength
     return found
-
-
-def _error(model: Any) -> float | None:
-    """Return the standard error over folds of the best candidate's score."""
-    table = model.cv_results_
-    folds = [key for key in table if key.startswith("split")]
-    scores = np.array([table[key][model.best_index_] for key in folds])
-    return float(scores.std(ddof=1) / len(folds) ** 0.5) if len(folds) > 1 else None
 
 
 def _chosen(model: Any) -> dict[str, Any]:

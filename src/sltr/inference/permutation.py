@@ -31,7 +31,6 @@ from sltr.arrays import (
     fitting_threads,
     free_entries,
     is_numpy,
-    spectral_norm,
     to_numpy,
 )
 from sltr.core.prox import soft_threshold, threshold_singular_values
@@ -327,8 +326,7 @@ def _estimates(pilots: Array, shape: tuple[int, ...]) -> list[Array]:
     low = 0.0 * tensors
     for mode in range(len(shape)):
         matrices = unfold(tensors, mode)
-        radius = RADIUS_LOW * spectral_norm(matrices)
-        cut = threshold_singular_values(matrices, radius)
+        cut = threshold_singular_values(matrices, RADIUS_LOW, relative=True)
         low = low + fold(cut, mode, shape) / len(shape)
     return [*sparse, xp.reshape(low, pilots.shape)]
 
