@@ -39,8 +39,10 @@ def khatri_rao(factors: Sequence[Array], like: Array) -> Array:
     Of `like` (B, p, R) only the batch and the columns are used.
     """
     xp = array_namespace(like)
-    product = xp.ones_like(like[:, :1, :])
-    for factor in factors:
+    if not factors:
+        return xp.ones_like(like[:, :1, :])
+    product = factors[0]
+    for factor in factors[1:]:
         product = product[:, :, None, :] * factor[:, None, :, :]
         product = xp.reshape(product, (like.shape[0], -1, like.shape[2]))
     return product
@@ -176,8 +178,11 @@ class CP:
 
     def grown(self, tensor: Array, rank: int | None = None) -> CP:
         """Return a start of one term more (of `rank`): the leading one of `tensor`."""
-        xp = array_namespace(tensor)
-        new = CP.start(tensor)
+        return self.with_terms(CP.start(tensor))
+
+    def with_terms(self, new: CP) -> CP:
+        """Return the sum with the terms of another, which is normalised."""
+        xp = array_namespace(self.sizes)
         if self.scales is None:
             share = new.sizes[:, None, :] ** (1.0 / len(new.factors))
             new = CP.of_factors([share * factor for factor in new.factors])
@@ -451,6 +456,14 @@ def joined(parts: Sequence[Structure]) -> Structure:
     lists = zip(*(part.arrays() for part in parts), strict=True)
     xp = array_namespace(parts[0].factors[0])
     return parts[0].of_arrays([xp.concat(arrays, axis=0) for arrays in lists])
+
+
+def parted(structure: Structure, n_parts: int) -> list[Any]:
+    """Return a batch as several of equal size, one after another: undoes `joined`."""
+    arrays = structure.arrays()
+    size = arrays[0].shape[0] // n_parts
+    runs = [slice(k * size, (k + 1) * size) for k in range(n_parts)]
+    return [structure.of_arrays([a[run, ...] for a in arrays]) for run in runs]
 
 
 def take(structure: Structure, items: Array) -> Structure:

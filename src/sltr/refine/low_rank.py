@@ -31,6 +31,7 @@ from sltr.refine.factors import (
     Tucker,
     Unfoldings,
     joined,
+    parted,
     sweep_together,
     take,
 )
@@ -232,23 +233,35 @@ class CPStep(RankStep):
     def first(problem: Sweeps, seeds: Sequence[Array], largest_rank: int) -> CPStep:
         """Refit by one outer product."""
         xp = array_namespace(seeds[0])
-        leading = [CP.start(seed) for seed in seeds]
         gradient = problem.descent(0.0 * problem.subsets.y)
-        grown = CP.start(xp.reshape(gradient, seeds[0].shape))
-        swept = problem.first_ridge([grown, *leading])
-        return CPStep(problem, seeds, largest_rank, 1, (swept,), leading)
+        tensors = [xp.reshape(gradient, seeds[0].shape), *seeds]
+        # One batch for all: power iterations are many small products.
+        terms = parted(CP.start(xp.concat(tensors, axis=0)), len(tensors))
+        swept = problem.first_ridge(terms)
+        return CPStep(problem, seeds, largest_rank, 1, (swept,), terms[1:])
 
     def next_rank(self) -> CPStep | None:
         """Refit by one more outer product; None after the largest rank."""
         if self.rank == self.largest_rank:
             return None
         structure, gradient = self._growth()
-        leading = [
-            _with_next_term(terms, seed, gradient)
+        starts = [structure, *self.leading]
+        rests = [
+            _rest(terms, seed, gradient)
             for terms, seed in zip(self.leading, self.seeds, strict=True)
         ]
-        swept = self.problem.first_ridge([structure.grown(gradient), *leading])
-        return replace(self, rank=self.rank + 1, swept=(swept,), leading=leading)
+        tensors = [gradient, *(tensor for tensor, _ in rests)]
+        xp = array_namespace(gradient)
+        terms = parted(CP.start(xp.concat(tensors, axis=0)), len(tensors))
+        # What is not of the seed has a direction, but no size: the rest stays the rest.
+        for k, (_, some) in enumerate(rests, start=1):
+            size = xp.where(some[:, None], terms[k].sizes, 0.0)
+            terms[k] = replace(terms[k], sizes=size)
+        grown = [
+            start.with_terms(new) for start, new in zip(starts, terms, strict=True)
+        ]
+        swept = self.problem.first_ridge(grown)
+        return replace(self, rank=self.rank + 1, swept=(swept,), leading=grown[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,20 +304,16 @@ class TuckerStep(RankStep):
         return TuckerStep.of_rank(*same, rank, self.energies)
 
 
-def _with_next_term(terms: CP, seed: Array, gradient: Array) -> CP:
-    """Return a seed's leading terms with the next one, or with the gradient's.
+def _rest(terms: CP, seed: Array, gradient: Array) -> tuple[Array, Array]:
+    """Return what a seed's leading terms leave of it, and whether that is something.
 
-    The gradient serves where nothing is left of the seed; else rounding, which no
-    two array libraries share, would choose the start.
+    Where nothing is left the gradient serves; else rounding, which no two array
+    libraries share, would choose the start.
     """
     xp = array_namespace(seed)
     rest = seed - terms.coef()
     some = _norms(rest) > ROUNDING * _norms(seed)
-    extra = xp.where(some[(..., *([None] * (seed.ndim - 1)))], rest, gradient)
-    longer = terms.grown(extra)
-    # What is not of the seed has a direction, but no size: the rest stays the rest.
-    size = xp.where(some, longer.sizes[:, -1], 0.0)
-    return replace(longer, sizes=xp.concat([terms.sizes, size[:, None]], axis=1))
+    return xp.where(some[(..., *([None] * (seed.ndim - 1)))], rest, gradient), some
 
 
 def _norms(tensors: Array) -> Array:
