@@ -294,7 +294,9 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
         squared errors agree with those of the best: exp(−z²/2) at z standard errors
         of the difference. First within each kind (the pilot, the paper's estimates,
         each refinement), then between the kinds, where the pilot counts more and
-        low-rank and sparse refits less if samples are few. The answer is the sparsest
+        low-rank and sparse refits less if samples are few. Of several responses each
+        has weights of its own, half by its errors, half by those of all. The answer is
+        the sparsest
         tensor in a box about this mean, whose width held-out errors choose; it is zero
         where nothing predicts clearly better than the mean response. "vote": the
         same, an earlier name. "best": the best candidate
@@ -347,7 +349,7 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
     scale_ : float, or array of shape (q1, …, qQ)
         The factor of `refine_ == "scale"`, else 1.
     weights_ : array of shape (n_candidates,)
-        Each candidate's share in `refined_`.
+        Each candidate's share in `refined_`, the mean over responses.
     best_index_ : int
     best_score_ : float
         Mean held-out score of the best candidate alone, not of the mean of several

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -252,8 +252,14 @@ class Member:
     """A candidate with its weight in the final fit, and its factors if it is scaled."""
 
     candidate: Candidate
-    weight: float = 1.0
+    weight: float | np.ndarray = 1.0  # (K,) where responses weigh it differently
     scale: np.ndarray | None = None  # (K,)
+
+    @property
+    def share(self) -> np.ndarray:
+        """What its coefficients are multiplied by, (K,) or (1,); or (S, K)."""
+        share = np.ravel(self.weight)
+        return share if self.scale is None else share * self.scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,9 +329,33 @@ def choose(
         weights = average_weights(candidates, mean, predictions, folds, task.policy)
     if not weights.any():  # one candidate is asked for, or no errors are finite
         weights[index] = 1.0
+    shares = np.tile(weights[:, None], (1, task.Y.shape[1]))  # (G, K)
+    if rule in ("average", "vote") and classes is None and task.Y.shape[1] > 1:
+        # Half by the errors of all responses, which know more, half by its own, which
+        # know it better (`benchmarks/responses.py simulated`).
+        own = _own_weights(candidates, predictions, folds, task.policy)
+        shares = np.where(own.any(axis=0), (shares + own) / 2, shares)
+        weights = shares.mean(axis=1)
     order = [index, *(g for g in np.flatnonzero(weights).tolist() if g != index)]
-    members = [_member(held, candidates[g], float(weights[g])) for g in order]
+    members = [_member(held, candidates[g], shares[g]) for g in order]
     return Choice(index, members, weights, scores, _mean_predictions(held, members))
+
+
+def _own_weights(
+    candidates: Sequence[Candidate],
+    predictions: Sequence[np.ndarray],
+    folds: Folds,
+    policy: Policy,
+) -> np.ndarray:
+    """Return the weights that each response by itself would give, (G, K)."""
+    found = []
+    for k in range(predictions[0].shape[1]):
+        some = [values[:, k : k + 1, :] for values in predictions]
+        targets = [target[:, k : k + 1] for target in folds.targets]
+        one = replace(folds, targets=targets)
+        losses, weight = _sample_losses(one, some)
+        found.append(average_weights(candidates, -(weight @ losses), some, one, policy))
+    return np.stack(found, axis=1)
 
 
 def _compared(held: HeldOut, f: int) -> np.ndarray:
@@ -337,7 +367,7 @@ def _compared(held: HeldOut, f: int) -> np.ndarray:
     return np.stack(columns, axis=2)
 
 
-def _member(held: HeldOut, candidate: Candidate, weight: float) -> Member:
+def _member(held: HeldOut, candidate: Candidate, weight: float | np.ndarray) -> Member:
     scale = None
     if candidate.refine == "scale":
         values = held.predictions[candidate]

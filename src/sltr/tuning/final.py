@@ -188,7 +188,7 @@ def _mean_fit(
     are not fitted again; `subsets` are the numbers by which they know the subsets.
     """
     fitted = [m for m in members if m.candidate.source not in known]
-    refits = {m.candidate: m.weight for m in fitted if not m.candidate.is_plain}
+    refits = {m.candidate: m.share for m in fitted if not m.candidate.is_plain}
     # Refits start from the estimate of theirs that is the first of those that share a
     # tensor, or do not.
     starts = {c.shared: c.plain for c in reversed(refits) if c.has_start}
@@ -220,12 +220,12 @@ def _mean_fit(
                     pilot = about[:, 0, ...]
                     estimates[shared] = pilot_where_zero(values, pilot, variant)
                 for member in by_setting[setting]:
-                    coef = coef + member.weight * _scaled(values, member.scale)
+                    coef = coef + _scaled(values, member.share)
     for member in members:
         if member.candidate.source in known:
             values = known[member.candidate.source](subsets)
             values = xp.astype(xp.reshape(values, coef.shape), coef.dtype)
-            coef = coef + member.weight * _scaled(values, member.scale)
+            coef = coef + _scaled(values, member.share)
     shape = (*coef.shape[:2], *task.samples.shape)
     coef = xp.reshape(coef, shape)
     gaps = [0.0]
@@ -239,7 +239,8 @@ def _mean_fit(
                 variant, training, same, begun, gaps.append, precision=precision
             )
         for candidate, values in found.items():
-            coef = coef + refits[candidate] * values
+            share = as_array(refits[candidate], values)
+            coef = coef + values * xp.reshape(share, (-1, *[1] * (coef.ndim - 2)))
     return _Mean(coef, pilots, solved, max(gaps))
 
 
@@ -282,9 +283,9 @@ def _mapped(coef: Array, function: Callable[[Array], Array] | None) -> Array:
     return xp.reshape(found, (*batch, *found.shape[1:]))
 
 
-def _scaled(coef: Array, scale: np.ndarray | None) -> Array:
+def _scaled(coef: Array, scale: np.ndarray) -> Array:
     """Return coefficients (S, K, P) times factors (K,) or (S, K)."""
-    return coef if scale is None else coef * as_array(scale, coef)[..., None]
+    return coef * as_array(scale, coef)[..., None]
 
 
 def _worst(solved: Sequence[PlainFits]) -> tuple[Array, Array, Array]:
