@@ -26,6 +26,7 @@ from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.ridge import cheapest_method
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.samples import lazy_samples
+from sltr.tuning.candidates import DEFAULT_REFINEMENTS
 
 SHAPE = (80, 80, 80)
 SEED = 0
@@ -47,33 +48,46 @@ def coefficient(shape):
     return coef
 
 
-def write_samples(folder, n_samples, shape, kind="zarr", step=100):
-    """Write samples block by block; return the path and the responses."""
-    path = Path(folder) / f"X-{n_samples}-{'x'.join(map(str, shape))}.{kind}"
-    if kind == "zarr":
-        import zarr
+def write_samples(folder, n_samples, shape, kind="zarr", step=100, n_test=0):
+    """Write samples block by block; return the path and the responses.
 
-        chunks = (step, max(1, 5000 // prod(shape[1:])), *shape[1:])
-        target = zarr.create_array(
-            str(path),
-            shape=(n_samples, *shape),
-            chunks=tuple(map(min, chunks, (n_samples, *shape))),
-            dtype="float64",
-            compressors=None,
-        )
-    else:
-        target = np.lib.format.open_memmap(
-            path, mode="w+", dtype="float64", shape=(n_samples, *shape)
-        )
-    flat = coefficient(shape).reshape(-1)
-    y = np.empty(n_samples)
-    for start in range(0, n_samples, step):
-        stop = min(start + step, n_samples)
-        block = rows_of(start, stop, shape)
-        target[start:stop] = block
-        y[start:stop] = block.reshape(stop - start, -1) @ flat
-    noise = np.random.default_rng(SEED + 1).standard_normal(n_samples)
-    return path, y + 0.5 * y.std() * noise
+    With `n_test` more of them, to be held out, have a path and responses of their own
+    at the end.
+    """
+    name = f"{'x'.join(map(str, shape))}.{kind}"
+    paths = [Path(folder) / f"X-{n_samples}-{name}", Path(folder) / f"test-{name}"]
+    parts = [(0, n_samples), (n_samples, n_samples + n_test)]
+    y = np.empty(n_samples + n_test)
+    for path, (first, last) in zip(paths, parts, strict=True):
+        if first < last:
+            target = _created(path, (last - first, *shape), kind, step)
+            for start in range(first, last, step):
+                stop = min(start + step, last)
+                block = rows_of(start, stop, shape)
+                target[start - first : stop - first] = block
+                y[start:stop] = _signal(block, shape)
+    noise = np.random.default_rng(SEED + 1).standard_normal(len(y))
+    y = y + 0.5 * y[:n_samples].std() * noise
+    return (*paths[:1], y, *paths[1:]) if n_test else (paths[0], y)
+
+
+def _signal(block, shape):
+    return block.reshape(len(block), -1) @ coefficient(shape).reshape(-1)
+
+
+def _created(path, shape, kind, step):
+    if kind == "npy":
+        return np.lib.format.open_memmap(path, mode="w+", dtype="float64", shape=shape)
+    import zarr
+
+    chunks = (step, max(1, 5000 // prod(shape[2:])), *shape[2:])
+    return zarr.create_array(
+        str(path),
+        shape=shape,
+        chunks=tuple(map(min, chunks, shape)),
+        dtype="float64",
+        compressors=None,
+    )
 
 
 def opened(path):
@@ -98,73 +112,107 @@ def peak_gigabytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
-def run_alone(*arguments):
-    """Run this script in a process of its own; return what it found."""
-    command = [sys.executable, __file__, *map(str, arguments)]
+def run_alone(*arguments, script=__file__):
+    """Run a script in a process of its own; return what it found."""
+    command = [sys.executable, script, *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def tuned(X, y, limit, n_folds, progress=None):
-    """Tune with the default grid."""
-    model = SLTRRegressorCV(cv=n_folds, memory_limit=limit, refine=(None, "scale"))
+def tuned(X, y, limit, n_folds, progress=None, refine=DEFAULT_REFINEMENTS):
+    """Tune with the default grid, and by default all refits."""
+    model = SLTRRegressorCV(cv=n_folds, memory_limit=limit, refine=refine)
     return model.set_params(progress=progress).fit(X, y)
 
 
 def child(options):
-    """Tune on a file and print the peak of memory and the time."""
-    y = np.load(options.responses)
+    """Tune on a file; print the peak of memory, the time, and the held-out R²."""
+    y, n_test = np.load(options.responses), options.tests
+    X, X_test = opened(options.samples), opened(options.held_out)
     before = peak_gigabytes()
+    reading = _timed(lambda: read_once(X))
+    shown = _Passes()
     began = perf_counter()
-    model = tuned(opened(options.samples), y, options.limit, options.folds, _shown)
+    limit = None if options.limit == "memory" else options.limit
+    given = np.asarray(X[:]) if limit is None else X
+    model = tuned(given, y[:-n_test], limit, options.folds, shown)
     seconds = perf_counter() - began
+    score = model.score(X_test, y[-n_test:])
     found = {"before": before, "peak": peak_gigabytes(), "seconds": seconds}
-    found |= {"score": model.best_score_, "method": model.pilot_method_}
+    found |= {"score": score, "cv": model.best_score_, "method": model.pilot_method_}
+    found |= {"passes": model.n_passes_, "reading": reading, "seen": shown.passes}
+    found["refine"] = model.refine_
     print(json.dumps(found))
 
 
-def _shown(done, total):
-    if done == total or done % max(1, total // 10) == 0:
-        sys.stderr.write(f"\r  {done} of {total} ")
-        sys.stderr.flush()
+def read_once(X, size=10**8):
+    """Read all samples and do nothing with them: the floor of a pass."""
+    step = max(1, int(size / X.dtype.itemsize / prod(X.shape[1:])))
+    step = max(1, step // X.chunks[0]) * X.chunks[0]
+    width = max(1, int(size / X.dtype.itemsize / prod(X.shape[2:]) / step))
+    for start in range(0, X.shape[0], step):
+        for first in range(0, X.shape[1], width):
+            X[start : start + step, first : first + width]
+
+
+class _Passes:
+    """Counts the passes that progress tells of, and shows them."""
+
+    def __init__(self):
+        self.passes = 0
+
+    def __call__(self, done, total):
+        self.passes += done == 1
+        if done == total or done % max(1, total // 10) == 0:
+            sys.stderr.write(f"\r  pass {self.passes}: {done} of {total} ")
+            sys.stderr.flush()
 
 
 def tune(options):
     """Tune beyond memory; check a small copy against the fit in memory."""
-    shape = SHAPE
-    n_samples = int(options.gigabytes * 1e9 / 8 / prod(shape))
-    print(f"{n_samples} samples of {shape}, {n_samples * prod(shape) * 8 / 1e9:.2f} GB")
+    n_samples = int(options.gigabytes * 1e9 / 8 / prod(SHAPE))
+    found = _tune_alone(options, n_samples, SHAPE, options.limit)
+    print(_told(f"limit {options.limit}", found))
+    for limit in ("50MB", "memory"):  # a smaller copy
+        print(_told(f"limit {limit}", _tune_alone(options, 800, (30, 30, 30), limit)))
+
+
+def _tune_alone(options, n_samples, shape, limit):
+    """Write samples and held-out ones, tune in a process of its own, clean up."""
+    size = n_samples * prod(shape) * 8 / 1e9
+    n_test = 200
     began = perf_counter()
-    path, y = write_samples(options.folder, n_samples, shape)
-    print(f"  written in {perf_counter() - began:.0f} s (zarr, uncompressed)")
-    np.save(options.folder / "y.npy", y)
-    found = run_alone(
-        "child",
-        "--samples",
-        path,
-        "--responses",
-        options.folder / "y.npy",
-        "--limit",
-        options.limit,
-        "--folds",
-        options.folds,
-    )
+    path, y, tests = write_samples(options.folder, n_samples, shape, n_test=n_test)
     print(
-        f"\n  limit {options.limit}: tuned in {found['seconds']:.0f} s, peak "
-        f"{found['peak']:.2f} GB of which {found['before']:.2f} GB before the fit; "
-        f"R² {found['score']:.3f}, pilot: {found['method']}"
+        f"{n_samples} samples of {shape}, {size:.2f} GB of zarr, uncompressed; "
+        f"written in {perf_counter() - began:.0f} s"
     )
-    small = (20, 20, 20)
-    path, y = write_samples(options.folder, 300, small)
-    there = tuned(opened(path), y, "8MB", options.folds)
-    here = tuned(np.asarray(opened(path)), y, None, options.folds)
-    change = np.abs(there.coef_ - here.coef_).max() / np.abs(here.coef_).max()
-    scores = [m.cv_results_["mean_test_score"] for m in (there, here)]
-    worst = np.abs(scores[0] - scores[1]).max()
-    print(
-        f"  copy of 300 × {small}, limit 8 MB: largest difference to the fit in memory "
-        f"{change:.1e} (coefficient), {worst:.1e} (scores)"
+    responses = options.folder / "y.npy"
+    np.save(responses, y)
+    given = {"samples": path, "held-out": tests, "responses": responses}
+    given |= {"tests": n_test, "limit": limit, "folds": options.folds}
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    found = run_alone("child", *words)
+    _remove(path)
+    _remove(tests)
+    return found | {"size": size}
+
+
+def _told(name, found):
+    text = (
+        f"\n  {name}: tuned in {found['seconds']:.0f} s, peak {found['peak']:.2f} GB "
+        f"of which {found['before']:.2f} GB before the fit; held-out R² "
+        f"{found['score']:.4f} (folds {found['cv']:.4f}), best: {found['refine']}, "
+        f"pilot: {found['method']}"
     )
+    if found["passes"]:
+        floor = found["passes"] * found["reading"]
+        text += (
+            f"\n    {found['passes']:.1f} passes; one that only reads "
+            f"{found['reading']:.1f} s ({found['size'] / found['reading']:.2f} GB/s): "
+            f"{found['seconds'] / floor:.1f} × the floor of reading"
+        )
+    return text
 
 
 def _timed(work):
@@ -356,9 +404,12 @@ def main():
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--samples", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--held-out", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--tests", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--responses", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    memory_bytes(options.limit)
+    if options.limit != "memory":
+        memory_bytes(options.limit)
     if options.part == "child":
         child(options)
         return

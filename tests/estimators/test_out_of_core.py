@@ -1,5 +1,6 @@
 """Fits to samples that stay in a file equal fits in memory."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +24,7 @@ from sltr.estimators.base import SLTRBase
 from sltr.samples.budget import Budget
 from sltr.tuning import held_out
 from sltr.tuning.candidates import DEFAULT_REFINEMENTS
+from sltr.tuning.passes import StoredRefits
 from sltr.tuning.policy import DEFAULT
 
 zarr = pytest.importorskip("zarr")
@@ -336,6 +338,63 @@ def low_rank(rng, n_samples=160, shape=(12, 10, 6)):
     return X[:n_samples], y[:n_samples], X[n_samples:]
 
 
+def truth(rng, kind, shape=(12, 10, 6)):
+    """Coefficients that different refits are good at."""
+    coef = np.zeros(shape)
+    if kind == "sparse":
+        coef.flat[rng.choice(coef.size, 8, replace=False)] = rng.normal(size=8)
+    elif kind == "dense":
+        coef = rng.normal(size=shape)
+    elif kind != "nothing":
+        for _ in range(3 if kind == "three terms" else 1):
+            factors = [rng.normal(size=p) * (rng.random(p) < 0.5) for p in shape]
+            coef = coef + np.einsum("i,j,k->ijk", *factors)
+    return coef
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [
+        ("one term", 0.02),
+        ("three terms", 0.02),
+        ("dense", 0.02),
+        ("nothing", 0.02),
+        # Lasso fits end at a duality gap of 2 %, in memory as well.
+        ("sparse", 0.06),
+    ],
+)
+def test_a_small_limit_keeps_samples_in_their_file_and_refits_them(
+    kind, most, monkeypatch
+):
+    """Ranks for which there is no room at once follow in later passes."""
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    coef = truth(rng, kind)
+    X = rng.normal(size=(460, *coef.shape)) + 3.0
+    y = np.einsum("nijk,ijk->n", X, coef)
+    y = y + (0.3 * y.std() if y.std() > 0 else 1.0) * rng.normal(size=len(y))
+    X, y, new, response = X[:160], y[:160], X[160:], y[160:]
+    here = SLTRRegressorCV().fit(X, y)
+    there = SLTRRegressorCV(memory_limit="3.6MB").fit(as_zarr(X, (40, 6, 10, 6)), y)
+    assert there.n_passes_ > 0
+    assert "passes over X" in str(there.summary())
+    apart = here.predict(new) - there.predict(new)
+    assert np.sqrt(np.mean(apart**2)) < most * y.std()
+    assert there.score(new, response) > here.score(new, response) - 0.01
+
+
+def test_a_small_limit_keeps_labelled_samples_in_their_file(monkeypatch):
+    monkeypatch.undo()
+    X, y, new = low_rank(np.random.default_rng(0), 240)
+    labels = np.where(y > np.median(y), "up", "down")
+    here = SLTRClassifierCV().fit(X, labels)
+    stored = as_zarr(X, (40, 6, 10, 6))
+    there = SLTRClassifierCV(memory_limit="5MB").fit(stored, labels)
+    assert there.n_passes_ > 0
+    apart = here.predict_proba(new) - there.predict_proba(new)
+    assert np.sqrt(np.mean(apart**2)) < 0.02
+
+
 @pytest.mark.parametrize("kind", ["zarr", "hdf5", "memmap"])
 def test_refits_out_of_core_predict_as_those_in_memory(
     rng, tmp_path, kind, samples_stay, monkeypatch
@@ -410,6 +469,34 @@ def test_a_scorer_gets_the_predictions_but_no_samples(rng):
     assert set(shapes) == {(10, 0)}
 
 
+def test_a_chunk_lost_or_broken_while_refits_are_made_is_named(
+    rng, tmp_path, monkeypatch
+):
+    X, y = drawn(rng, SIZES[0])
+    for damage, words in (
+        (lambda path: path.unlink(), r"chunk 'c/2/0/0/0', .* is missing"),
+        (lambda path: path.write_bytes(b"short"), r"samples 14:21 and entries"),
+    ):
+        folder = tmp_path / str(len(words))
+        source = zarr.create_array(
+            str(folder), shape=X.shape, chunks=(7, 6, 5, 4), dtype=X.dtype
+        )
+        source[...] = X
+        chunk = folder / "c" / "2" / "0" / "0" / "0"
+        sweep = StoredRefits.low_rank
+
+        def damaged(*given, sweep=sweep, damage=damage, chunk=chunk, **options):
+            damage(chunk)
+            return sweep(*given, **options)
+
+        monkeypatch.setattr(StoredRefits, "low_rank", damaged)
+        model = SLTRRegressorCV(refine="cp", memory_limit="1GB", cv=3, **SMALL_GRID)
+        with pytest.raises(OSError, match=words):
+            model.fit(source, y)
+        assert not hasattr(model, "coef_")
+        monkeypatch.setattr(StoredRefits, "low_rank", sweep)
+
+
 def test_bad_values_and_broken_chunks_leave_the_model_as_it_was(rng):
     X, y = drawn(rng, SIZES[0])
     model = SLTRRegressor(1.0, memory_limit="1MB").fit(X, y)
@@ -427,7 +514,7 @@ def test_bad_values_and_broken_chunks_leave_the_model_as_it_was(rng):
                 raise RuntimeError("checksum does not match")
             return source[index]
 
-    with pytest.raises(OSError, match=r"samples 1\d:1\d .*checksum does not match"):
+    with pytest.raises(OSError, match=r"samples 14:21 .*checksum does not match"):
         model.fit(Broken(), y)
     assert np.array_equal(model.coef_, before)
 
@@ -488,12 +575,19 @@ def test_models_are_saved_with_their_limit(rng, tmp_path):
     assert again.pilot_method_ == "dual"
 
 
-def test_the_default_says_which_refits_it_leaves_out(rng):
-    X, y = drawn(rng, SIZES[0])
-    X = rng.normal(size=(30, 20, 20, 20))
+def test_the_default_says_which_refits_it_leaves_out(rng, monkeypatch):
+    monkeypatch.undo()
+    X = rng.normal(size=(24, 13, 13, 12))
     y, options = X[:, 0, 0, 0], {**SMALL_GRID, "cv": 3, "memory_limit": "1MB"}
-    with pytest.warns(UserWarning, match="no room for refits"):
+    with pytest.warns(UserWarning, match="no room for refits") as told:
         left_out = SLTRRegressorCV(**options).fit(as_zarr(X), y)
+    assert set(left_out.cv_results_["param_refine"]) == {None, "scale"}
+    # What it says to do gives refits their room.
+    advised = re.search(r"memory_limit='(.*?)'", str(told[0].message)).group(1)
+    raised = SLTRRegressorCV(**options | {"memory_limit": advised})
+    raised.fit(as_zarr(X), y)
+    assert raised.n_passes_ > 0
+    assert set(raised.cv_results_["param_refine"]) >= {"reweight", "cp"}
     # Who names them all, in whatever order, asks for the same.
     given = SLTRRegressorCV(**options, refine=list(DEFAULT_REFINEMENTS[::-1]))
     with pytest.warns(UserWarning, match="no room for refits"):

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from oracles import assert_close
 from problems import corner, draw
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from test_stored import check_products
 
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
-from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.inference import permutation_test
 from sltr.samples import dask as room
 from sltr.samples.budget import Budget
 from sltr.samples.samples import lazy_samples
@@ -246,6 +247,69 @@ def test_workers_find_what_one_process_does(rng, client):
     name = "mean_test_score"
     assert_close(there.cv_results_[name], here.cv_results_[name])
     assert_close(there.predict(array), here.predict(X))
+
+
+ESTIMATORS = [SLTRRegressor(), SLTRRegressorCV(), SLTRClassifier(), SLTRClassifierCV()]
+
+
+@pytest.mark.parametrize("model", ESTIMATORS, ids=lambda model: type(model).__name__)
+def test_every_default_finds_on_workers_what_it_finds_in_memory(
+    rng, client, monkeypatch, model
+):
+    """The same where samples fit; close to it where they stay and are refitted."""
+    X, y = drawn(rng)
+    given = np.where(y > np.median(y), "up", "down") if is_classifier(model) else y
+    array = da.from_array(X, chunks=(15, 6, 5, 4))
+    here, told = clone(model).fit(X, given), []
+    there = clone(model).set_params(memory_limit="1GB")
+    there.set_params(progress=lambda *step: told.append(step)).fit(array, given)
+    assert there.n_passes_ > 0
+    # A pass that was made is told with the number of its chunks.
+    assert [done for done, total in told if done == total == 3]
+    outputs = [
+        m.decision_function(X) if is_classifier(model) else m.predict(X)
+        for m in (here, there)
+    ]
+    apart = np.sqrt(np.mean((outputs[0] - outputs[1]) ** 2))
+    assert apart < 0.02 * np.std(outputs[0])
+    monkeypatch.undo()  # what is small is loaded
+    loaded = clone(model).fit(array, given)
+    assert loaded.n_passes_ == 0
+    np.testing.assert_allclose(loaded.coef_, here.coef_, rtol=0, atol=1e-6)
+
+
+def test_folds_and_permutations_are_spread_over_workers(rng, client):
+    X, y = drawn(rng)
+    model = SLTRRegressorCV(refine=(None, "cp"), **SMALL_GRID)
+    options = {"n": 5, "random_state": 0}
+    alone, here = clone(model).fit(X, y), permutation_test(model, X, y, **options)
+    with joblib.parallel_config(backend="dask"):
+        both = clone(model).set_params(n_jobs=2).fit(X, y)
+        there = permutation_test(model, X, y, n_jobs=2, **options)
+    assert_close(both.coef_, alone.coef_)
+    assert_close(there.null, here.null)
+
+
+def test_a_chunk_lost_after_the_fit_began_is_named(rng, tmp_path, monkeypatch):
+    zarr = pytest.importorskip("zarr")
+    X, y = drawn(rng)
+    path = tmp_path / "X.zarr"
+    target = zarr.create_array(
+        str(path), shape=X.shape, chunks=(15, 6, 5, 4), dtype="f8"
+    )
+    target[...] = X
+    gram = room.Chunked.gram
+
+    def losing(self, **options):
+        (path / "c" / "1" / "0" / "0" / "0").unlink()
+        return gram(self, **options)
+
+    monkeypatch.setattr(room.Chunked, "gram", losing)
+    with (
+        dask.config.set(scheduler="threads"),
+        pytest.raises(OSError, match=r"chunk 'c/1/0/0/0', .* is missing"),
+    ):
+        SLTRRegressor(1.0).fit(da.from_zarr(str(path)), y)
 
 
 def test_a_worker_killed_in_the_gram_pass_changes_nothing(rng, client, tmp_path):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from oracles import assert_close
+from sklearn.base import clone, is_classifier
 
-from sltr.estimators.sltr import SLTRRegressor
-from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
+from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.samples.budget import Budget
 from sltr.samples.samples import fits_in_memory, is_left_in_place, lazy_samples
 
@@ -238,17 +239,45 @@ def test_whole_numbers_count_as_the_floats_they_become(tmp_path):
     assert not is_left_in_place(films, "2MB")
 
 
-@pytest.mark.parametrize("kind", ["zarr", "dask"])
-def test_what_fits_is_loaded_and_gets_the_answer_of_memory(rng, kind):
+def kept_as(X, kind, folder):
+    """Return samples as another library holds them."""
+    if kind == "zarr":
+        return as_zarr(X, (10, 4, 3, 2))
+    if kind == "dask":
+        return pytest.importorskip("dask.array").from_array(X, chunks=(10, 4, 3, 1))
+    if kind == "xarray":
+        names = ("sample", "row", "column", "time")
+        return pytest.importorskip("xarray").DataArray(X, dims=names)
+    if kind == "hdf5":
+        file = pytest.importorskip("h5py").File(folder / "X.h5", "w")
+        return file.create_dataset("X", data=X, chunks=(10, 4, 3, 1))
+    np.save(folder / "X.npy", X)
+    return np.load(folder / "X.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("kind", ["zarr", "dask", "xarray", "hdf5", "memmap"])
+@pytest.mark.parametrize(
+    "model",
+    [SLTRRegressor(), SLTRRegressorCV(), SLTRClassifier(), SLTRClassifierCV()],
+    ids=lambda model: type(model).__name__,
+)
+def test_what_fits_is_loaded_and_gets_the_answer_of_memory(rng, model, kind, tmp_path):
     X = rng.normal(size=(30, 4, 3, 2))
     y = X[:, 0, 0, 0] + 0.1 * rng.normal(size=30)
-    stored = as_zarr(X, (10, 4, 3, 2))
-    if kind == "dask":
-        stored = pytest.importorskip("dask.array").from_array(X, chunks=(10, 4, 3, 1))
-    there = SLTRRegressorCV(cv=3).fit(stored, y)
-    here = SLTRRegressorCV(cv=3).fit(X, y)
+    y = np.where(y > 0, "up", "down") if is_classifier(model) else y
+    there = clone(model).fit(kept_as(X, kind, tmp_path), y)
+    here = clone(model).fit(X, y)
     np.testing.assert_array_equal(there.coef_, here.coef_)
-    assert set(there.cv_results_["param_refine"]) > {"cp", "tucker"}
+    assert there.n_passes_ == 0
+    if hasattr(model, "cv"):
+        assert set(there.cv_results_["param_refine"]) > {"cp", "tucker"}
+
+
+def test_a_broken_chunk_of_samples_that_are_loaded_is_named(X, tmp_path):
+    source = as_zarr(X, (5, 6, 5, 4), tmp_path / "X.zarr")
+    (tmp_path / "X.zarr" / "c" / "2" / "0" / "0" / "0").write_bytes(b"not a chunk")
+    with pytest.raises(OSError, match=r"samples \d+:\d+ and entries \[.*nothing was"):
+        SLTRRegressor().fit(source, X[:, 0, 0, 0])
 
 
 def test_what_does_not_fit_with_room_to_work_stays(rng):

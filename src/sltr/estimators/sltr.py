@@ -48,12 +48,12 @@ from sltr.samples.samples import Samples, passes_made, take_rows
 from sltr.tuning.candidates import (
     RESPONSES,
     Candidate,
-    check_lazy_refinements,
+    check_room,
 )
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds
-from sltr.tuning.passes import room_for_refits
+from sltr.tuning.passes import lacking_room
 from sltr.tuning.search import choose_refit
 from sltr.tuning.task import Task
 
@@ -130,10 +130,8 @@ class _SLTR(SLTRBase):
         """Fit on all samples and, from the same Gram matrix, on each fold's."""
         candidate = self._candidate(task)
         n_subsets = 1 + (task.policy.inner_folds if folds is None else len(folds.rows))
-        has_room = room_for_refits(
-            task.samples.X, n_subsets * task.Y.shape[1], task.policy
-        )
-        check_lazy_refinements(task.samples.X, self.refine, has_room)
+        n_items = n_subsets * task.Y.shape[1]
+        check_room(self.refine, lacking_room(task.samples.X, n_items, task.policy))
         self._check_obeyed([self.refine])
         member, held = choose_refit(task, candidate, self.refine, folds)
         training = task.everyone
@@ -265,8 +263,8 @@ class SLTRRegressor(TensorResponses, _SLTR):
         Threads over modes.
     memory_limit : str or int, optional
         Bytes, or a text like "1GB", that a fit to samples in a file may take; by
-        default a quarter of the memory that is free. Zarr and HDF5 arrays, and
-        memmaps larger than this, stay in their file, Dask arrays on their cluster:
+        default a quarter of the memory that is free. Zarr, HDF5 and Dask arrays of
+        more than a quarter of it, and memmaps larger than it, stay where they are:
         see the page on scaling.
     progress : callable, optional
         Called with the blocks read and their total in each pass over such samples.

@@ -26,14 +26,15 @@ from sltr.estimators.labels import (
 )
 from sltr.parameters import check_choice, progress_of, warn_caller
 from sltr.samples.check import check_samples, measured_weight
-from sltr.samples.samples import Samples, is_lazy, passes_made
+from sltr.samples.samples import Samples, passes_made
 from sltr.tuning.candidates import (
     DEFAULT_REFINEMENTS,
     LAMBDAS,
     RESPONSES,
+    advice,
     candidate_columns,
-    check_lazy_refinements,
     check_refinements,
+    check_room,
     check_sharing,
     grid_epsilons,
     grid_pairs,
@@ -50,7 +51,7 @@ from sltr.tuning.choose import (
 from sltr.tuning.final import Fitted, choose_radius, final_fit
 from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
 from sltr.tuning.held_out import HeldOut
-from sltr.tuning.passes import room_for_refits
+from sltr.tuning.passes import lacking_room
 from sltr.tuning.scores import default_metric
 from sltr.tuning.search import search
 from sltr.tuning.task import Task
@@ -124,16 +125,16 @@ class _SLTRCV(SLTRBase):
     def _refinements(self, X: Any, n_items: int) -> list[str | None]:
         """Return what to try; for samples left in place refits need some memory."""
         asked = check_refinements(self.refine)
-        has_room = not is_lazy(X) or room_for_refits(X, n_items, self._policy)
-        if not has_room and set(asked) == set(DEFAULT_REFINEMENTS):
+        needed = lacking_room(X, n_items, self._policy)
+        if needed is not None and set(asked) == set(DEFAULT_REFINEMENTS):
             warn_caller(
                 "X stays where it is, and memory_limit leaves no room for refits: "
                 "refine is (None, 'scale'), without the refits, which predict better. "
-                "Raise memory_limit.",
+                + advice(needed),
                 UserWarning,
             )
             return [None, "scale"]
-        check_lazy_refinements(X, self.refine, has_room)
+        check_room(self.refine, needed)
         if self._has_structure and set(asked) == set(DEFAULT_REFINEMENTS):
             return [None]
         self._check_obeyed(asked)

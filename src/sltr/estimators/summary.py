@@ -47,6 +47,8 @@ class Summary:
     sparse_radius : float or None
         Of the last step; None for a model without one.
     n_iter : int
+    n_passes : float
+        How often samples in a file or on a cluster were read; 0 in memory.
     """
 
     estimator: str
@@ -66,6 +68,7 @@ class Summary:
     tol: float
     n_iter: int
     sparse_radius: float | None = None
+    n_passes: float = 0.0
 
     def lines(self) -> list[tuple[str, str]]:
         """Return names and texts, one pair for each line."""
@@ -83,6 +86,7 @@ class Summary:
             ("ranks of unfoldings", _text(self.ranks)),
             ("chosen", chosen + (mean if self.n_averaged > 1 else "")),
             ("duality gap", self._gap_text()),
+            *([("passes over X", f"{self.n_passes:g}")] if self.n_passes else []),
         ]
 
     def _score_text(self) -> str:
@@ -146,6 +150,7 @@ def summarise(model: Any, test: Any = None) -> Summary:
         n_iter=model.n_iter_,
         # Nor this one.
         sparse_radius=getattr(model, "sparse_radius_", None),
+        n_passes=getattr(model, "n_passes_", 0.0),
     )
 
 

@@ -218,7 +218,7 @@ class Facts:
 def facts_of(
     X: Any, subsets: Subsets, shape: tuple[int, ...], n_responses: int = 1
 ) -> Facts:
-    """Return the facts of samples (n, P); those that stay are read twice.
+    """Return the facts of samples (n, P); those that stay are read once.
 
     Of several responses in a tensor all but `cross` are those of the first.
     """
@@ -231,13 +231,13 @@ def facts_of(
     else:
         share = subsets.centring.share
         both = [share.reshape(-1, X.shape[0]), subsets.weight * subsets.target]
-        products = X.combine(np.concatenate(both))
+        rowwise = [np.concatenate(both).T, subsets.weight.T]
+        squares, products, *seconds = X.reduce_rows(
+            _sums_of_block, _merged_sums, rowwise, [shape]
+        )
         n_removed = len(both[0])
         removed = products[:n_removed].reshape(*share.shape[:2], -1)
         cross = products[n_removed:]
-        squares, *seconds = X.reduce_rows(
-            _squares_and_seconds, _merged_squares, [subsets.weight.T], [shape]
-        )
         variance = mean_variance(squares, removed, subsets)
     covariances = [
         _covariance(second, subsets, removed, shape, mode)
@@ -246,14 +246,16 @@ def facts_of(
     return Facts(removed, cross, variance, covariances)
 
 
-def _squares_and_seconds(
-    X: Array, weight: Array, shape: tuple[int, ...]
+def _sums_of_block(
+    X: Array, combined: Array, weight: Array, shape: tuple[int, ...]
 ) -> tuple[Array, ...]:
-    """Return a block's squared lengths (R,), and its second moments of each mode."""
-    return (X * X).sum(axis=1), *_mode_seconds(X, weight.T, shape)
+    """Return a block's squared lengths (R,), combinations, moments of each mode."""
+    products = combined.T.astype(X.dtype, copy=False) @ X
+    squares = np.einsum("np,np->n", X, X)  # without a second block
+    return squares, products, *_mode_seconds(X, weight.T, shape)
 
 
-def _merged_squares(one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, ...]:
+def _merged_sums(one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, ...]:
     return np.concatenate([one[0], other[0]]), *_added(one[1:], other[1:])
 
 

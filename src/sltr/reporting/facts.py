@@ -273,6 +273,7 @@ def model_facts(
         "radius": None if answer is None else answer.radius,
         "last_step": last_step_text(None if answer is None else answer.radius),
         "certificate": _certificate(convergence, kinds, answer),
+        "n_passes": getattr(model, "n_passes_", 0.0),
         "n_test": len(outcome.y) if held_out else 0,
         "score": outcome.scores[0],
         "headline": headline(model, outcome, candidates, held_out),

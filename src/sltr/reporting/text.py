@@ -80,11 +80,19 @@ def method_text(facts: dict[str, Any]) -> str:
         facts["last_step"],
         _structure_text(facts),
         facts["certificate"],
+        _passes_text(facts["n_passes"]),
         facts["headline"].sentence,
         f"Computations used sltr {facts['version']} and scikit-learn "
         "\\cite{pedregosa2011scikit}.",
     ]
     return " ".join(filter(None, parts))
+
+
+def _passes_text(n_passes: float) -> str:
+    """Return how often samples that do not fit into memory were read."""
+    if not n_passes:
+        return ""
+    return f"The samples stayed where they are stored and were read {n_passes:g} times."
 
 
 def _settings_texts(facts: dict[str, Any]) -> list[str]:

@@ -5,9 +5,11 @@ It is apart because files, Dask arrays and the command line ask for it alike.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from math import prod
 from numbers import Integral
@@ -76,6 +78,20 @@ def memory_bytes(limit: Any = None, name: str = "memory_limit") -> int:
     return n_bytes
 
 
+def bytes_text(n_bytes: int) -> str:
+    """Return a memory limit of at least so many bytes, as `memory_bytes` reads it.
+
+    Examples
+    --------
+    >>> bytes_text(1_234_567_890), bytes_text(61_000_001)
+    ('1.24GB', '61.1MB')
+    """
+    unit, size = ("GB", 10**9) if n_bytes >= 10**9 else ("MB", 10**6)
+    # Three digits, rounded up.
+    step = 10 ** max(0, len(str(n_bytes)) - 3)
+    return f"{-(-n_bytes // step) * step / size:g}{unit}"
+
+
 def free_bytes() -> int:
     """Return the memory that is free, with what Linux would take from its caches."""
     try:
@@ -87,6 +103,25 @@ def free_bytes() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # not every system tells
         return 4 * 10**9
+
+
+def return_freed_memory() -> None:
+    """Return memory that was freed to the system, where the C library keeps it.
+
+    Blocks are read by many threads; GNU's library keeps what each of them frees, and
+    it would count towards the limit.
+    """
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # another C library, or Windows
+        return None
 
 
 def box_shape(

@@ -648,7 +648,11 @@ def _loaded(stored: Any, *, gaps: bool) -> np.ndarray:
     What cannot be read, or is no number, is named, unless there may be `gaps`.
     """
     if gaps:
-        return np.asarray(stored.source)
+        try:
+            return np.asarray(stored.source)
+        except Exception:
+            stored.name_bad_chunk()
+            raise
     rows = np.concatenate(list(stored.map_rows(np.array, ())))
     return rows.reshape(-1, *stored.source.shape[1:])
 

@@ -14,7 +14,12 @@ import numpy as np
 
 from sltr.arrays import Array, to_numpy
 from sltr.samples.budget import Box, Budget
-from sltr.samples.stored import NotFiniteError, clean_block, unreadable
+from sltr.samples.stored import (
+    NotFiniteError,
+    check_chunks,
+    clean_block,
+    unreadable,
+)
 
 # What is smaller travels inside the graph, what is larger is scattered once.
 SCATTER_BYTES = 100_000
@@ -191,6 +196,7 @@ class Chunked:
     budget: Budget
     of: Any = None
     rows: np.ndarray | None = None
+    progress: Callable[[int, int], None] | None = None  # told when a pass is done
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -362,6 +368,16 @@ class Chunked:
         whole = self.source if self.of is None else self.of
         n_read = self.shape[0] if n_rows is None else n_rows
         self.budget.read[0] += n_read / int(whole.shape[0])
+        results = self._tried(tasks)
+        for source in sources(whole):
+            # A chunk that was lost since the fit began has been read as fill values.
+            check_chunks(source)
+        if self.progress is not None:
+            n_blocks = self.source.npartitions
+            self.progress(n_blocks, n_blocks)
+        return results
+
+    def _tried(self, tasks: Callable[[], list]) -> list:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return computed(tasks())
@@ -371,11 +387,11 @@ class Chunked:
                 if lost_data(error) and attempt < ATTEMPTS:
                     continue
                 if not type(error).__module__.startswith("distributed"):
-                    self._name_bad_chunk()
+                    self.name_bad_chunk()
                 raise
         raise AssertionError  # pragma: no cover
 
-    def _name_bad_chunk(self) -> None:
+    def name_bad_chunk(self) -> None:
         """Read chunk after chunk of the array given, and say which one cannot be."""
         grid = ChunkGrid.of(self.source if self.of is None else self.of)
         for (i, rows), (b, box) in product(enumerate(grid.rows), enumerate(grid.boxes)):

@@ -302,7 +302,7 @@ def lazy_samples(
     narrow = np.dtype(X.dtype) in (np.dtype("float32"), np.dtype("float16"))
     dtype = np.dtype("float32" if narrow else "float64")
     if is_dask(X):
-        return Chunked(as_declared(X), sample_shape, dtype, budget)
+        return Chunked(as_declared(X), sample_shape, dtype, budget, progress=progress)
     return Stored(X, sample_shape, dtype, budget, progress=progress)
 
 

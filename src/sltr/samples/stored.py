@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -14,7 +15,14 @@ import numpy as np
 from scipy.linalg import get_blas_funcs
 
 from sltr.arrays import Array, to_numpy
-from sltr.samples.budget import Box, Budget, box_shape, boxes, row_ranges
+from sltr.samples.budget import (
+    Box,
+    Budget,
+    box_shape,
+    boxes,
+    return_freed_memory,
+    row_ranges,
+)
 
 
 class NotFiniteError(ValueError):
@@ -337,6 +345,7 @@ class Stored:
         try:
             block = self.source[(rows.source, *box)]
         except Exception as error:
+            self.name_bad_chunk((rows.source, *box))
             raise unreadable(rows.source, box, error) from error
         self.budget.read[0] += prod(np.shape(block)) / prod(self.source.shape)
         expected = (rows.source.stop - rows.source.start,)
@@ -349,11 +358,31 @@ class Stored:
         numbers = rows.source.start + rows.local
         return clean_block(block[rows.local], rows.source, box, self.dtype, numbers)
 
+    def name_bad_chunk(self, block: Box | None = None) -> None:
+        """Read chunk after chunk, of a block or of all, and say which cannot be."""
+        if max(self._chunks) == 1:  # it has none
+            return
+        shape = self.source.shape
+        sides = tuple(slice(0, n) for n in shape) if block is None else block
+        parts = [
+            [p for p in row_ranges(n, c) if p.start < side.stop and p.stop > side.start]
+            for n, c, side in zip(shape, self._chunks, sides, strict=True)
+        ]
+        for rows, *box in product(*parts):
+            try:
+                self.source[(rows, *box)]
+            except Exception as error:
+                raise unreadable(rows, tuple(box), error) from error
+
     def _tracked(self, steps: Sequence) -> Iterator:
+        return_freed_memory()
         for done, step in enumerate(steps, start=1):
             yield step
             if self.progress is not None:
                 self.progress(done, len(steps))
+        # A chunk that was lost since the fit began has been read as fill values.
+        check_chunks(self.source)
+        return_freed_memory()
 
 
 def _add_square(

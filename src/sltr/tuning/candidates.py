@@ -16,7 +16,7 @@ from sltr.arrays import array_namespace
 from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
 from sltr.ridge.penalty import choose_epsilon
-from sltr.samples.samples import is_lazy
+from sltr.samples.budget import bytes_text
 from sltr.tuning.folds import Folds, fold_batches, squares
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
@@ -272,18 +272,32 @@ def check_sharing(responses: Any, shape_out: tuple[int, ...]) -> tuple[bool, ...
     return tuple(name == "shared" for name in RESPONSES if name in asked)
 
 
-def check_lazy_refinements(X: Any, refine: Any, has_room: bool) -> None:
-    """Refuse refits for samples that stay where they are and have no room for them."""
-    if not is_lazy(X) or has_room:
+def check_room(refine: Any, needed: int | None) -> None:
+    """Refuse refits of stored samples that need a higher memory limit than they have.
+
+    None says that there is room.
+    """
+    if needed is None:
         return
     asked = [refine] if isinstance(refine, str) or refine is None else list(refine)
     if not all(one in (None, "scale") for one in asked):
         msg = (
             f"refine={refine!r} was given for samples that stay in a file or on a "
             "cluster; expected None or 'scale', since memory_limit leaves no room for "
-            "refits of so many entries, samples, folds and responses. Raise it."
+            f"refits of so many entries, samples, folds and responses. {advice(needed)}"
         )
         raise ValueError(msg)
+
+
+def advice(needed: int) -> str:
+    """Say which memory limit gives refits of stored samples their room.
+
+    Examples
+    --------
+    >>> advice(1_234_567_890)
+    "Set memory_limit='1.24GB' or more."
+    """
+    return f"Set memory_limit={bytes_text(needed)!r} or more."
 
 
 def equal_ranks(rank: int, shape: tuple[int, ...]) -> tuple[int, ...]:

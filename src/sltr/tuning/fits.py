@@ -25,6 +25,8 @@ from sltr.refine.low_rank import CPStep, Sweeps, TuckerStep
 from sltr.refine.reweight import Facts, reweighted
 from sltr.refine.shared import SharedSweeps
 from sltr.refine.subsets import Subsets, feature_variance
+from sltr.samples.budget import row_ranges
+from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.task import Task
 
@@ -146,8 +148,15 @@ def start_estimates(task: Task, pilots: Array, start: Candidate) -> Array:
 
     As tensors, (S, K, p1, …, pM), or one for all responses.
     """
-    [fits] = plain_fits(task, pilots[:, None, ...], [start.radii])
-    return pilot_where_zero(fits.of_pair(start.radii)[:, 0, ...], pilots, task)
+    size = max(1, pilots.shape[0])
+    if is_lazy(task.samples.X):
+        size = 1  # the solvers' state of all subsets would exceed the memory limit
+    found = []
+    for rows in row_ranges(pilots.shape[0], size):
+        [fits] = plain_fits(task, pilots[rows, None, ...], [start.radii])
+        found.append(fits.of_pair(start.radii)[:, 0, ...])
+    estimates = array_namespace(pilots).concat(found, axis=0)
+    return pilot_where_zero(estimates, pilots, task)
 
 
 def pilot_where_zero(estimates: Array, pilots: Array, task: Task) -> Array:

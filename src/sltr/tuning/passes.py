@@ -36,19 +36,19 @@ LASSO_ROUNDS, COLUMNS_PER_SAMPLE = 3, 4
 KKT_SLACK = 0.02
 
 
-def room_for_refits(X: Any, n_items: int, policy: Policy) -> bool:
-    """Say whether refits of samples have room; stored ones have a memory limit.
+def lacking_room(X: Any, n_items: int, policy: Policy) -> int | None:
+    """Return the memory limit that refits of stored samples need, if theirs is lower.
 
     Items are the subsets times the responses. Each takes arrays of a coefficient's
     size, and what a sweep over one column of an unfolding sees.
     """
     if not is_lazy(X):
-        return True
+        return None
     n_samples, n_entries = X.shape
     state = 4 * ARRAYS_OF_AN_ITEM * n_items * n_entries
     seen = 4 * n_items * max(X.sample_shape) * n_samples
-    limit = X.budget.limit
-    return state <= limit // 2 and seen <= limit // policy.sweep_share
+    needed = max(2 * state, policy.sweep_share * seen)
+    return needed if needed > X.budget.limit else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class StoredRefits:
 
     @staticmethod
     def of(task: Task, training: Array, start: Candidate) -> StoredRefits:
-        """Prepare refits from the estimates of one setting: three passes."""
+        """Prepare refits from the estimates of one setting: two passes."""
         pilots = ridge_pilots(task, training, [start.epsilon])
         estimates = start_estimates(task, pilots.coef[:, 0, ...], start)
         policy = task.policy.for_stored(len(task.samples.shape))
@@ -144,8 +144,10 @@ class StoredRefits:
         columns = self._first_columns() if columns is None else columns
         ridges = self.task.policy.support_ridges if ridges is None else ridges
         fits: dict[Candidate, Array] = {}
+        gaps: list[float] = []
         for last in range(1, LASSO_ROUNDS + 1):
             own = columns.task(self.task)
+            gaps.clear()  # those of earlier rounds do not matter
             fits = dict(
                 lasso_fits(
                     own,
@@ -153,15 +155,19 @@ class StoredRefits:
                     epsilon,
                     thresholds,
                     (None, *(r for r in ridges if r is not None)),
-                    unconverged if last == LASSO_ROUNDS else None,
+                    gaps.append,
                     variance=self.facts.variance,
                 )
             )
+            if last == LASSO_ROUNDS:
+                break
             bare = [coef for c, coef in fits.items() if c.ridge is None]
             missing = self._missing(own, bare, thresholds, columns)
-            if len(missing) == 0 or last == LASSO_ROUNDS:
+            if len(missing) == 0:
                 break
             columns = self._with_columns(columns, missing)
+        for gap in gaps if unconverged is not None else ():
+            unconverged(gap)
         return {c: coef for c, coef in fits.items() if c.ridge in ridges}, columns
 
     def _room_for_columns(self) -> int:
@@ -266,10 +272,13 @@ def columns_seen(kind: str, rank: Any) -> int:
     return max(*rank, prod(rank[:-1]))
 
 
-def forms_with_room(
+Form = tuple[str, Any]  # a kind and a rank
+
+
+def all_forms(
     refits: StoredRefits, kinds: Sequence[str], seeds: Sequence[Array]
-) -> list[tuple[str, Any]]:
-    """Return the kinds and ranks to try, from low to high, as memory allows.
+) -> list[Form]:
+    """Return the kinds and ranks to try, from low to high.
 
     Tucker ranks rise where the seeds' singular values are largest.
     """
@@ -280,17 +289,24 @@ def forms_with_room(
     if "tucker" in kinds:
         ranks = _tucker_ranks(seeds[-1].reshape(-1, *shape), policy)
         by_kind["tucker"] = ranks
-    forms = [
+    return [
         (kind, ranks[i])
         for i in range(max(map(len, by_kind.values()), default=0))
         for kind, ranks in by_kind.items()
         if i < len(ranks)
     ]
-    room = columns_with_room(refits) // len(seeds)
-    kept: list[tuple[str, Any]] = []
+
+
+def forms_with_room(
+    refits: StoredRefits, forms: Sequence[Form], n_seeds: int
+) -> list[Form]:
+    """Return the first of these forms, as many as memory lets share their passes."""
+    room = columns_with_room(refits) // n_seeds
+    kept: list[Form] = []
     for kind, rank in forms:
         room -= columns_seen(kind, rank)
-        if room < 0 and kept:
+        # Refits have room for one column.
+        if room < 0 and columns_seen(kind, rank) > 1:
             break
         kept.append((kind, rank))
     return kept

@@ -49,6 +49,7 @@ from sltr.tuning.passes import (
     Columns,
     Ranked,
     StoredRefits,
+    all_forms,
     columns_with_room,
     dense_answer,
     forms_with_room,
@@ -397,9 +398,14 @@ def _with_stored_ranks(
     kinds: Sequence[str],
     seeds: Sequence[Array],
 ) -> HeldOut:
-    """Return the table with low-rank refits, all ranks of all kinds at once."""
+    """Return the table with low-rank refits, all ranks of all kinds at once.
+
+    Where memory does not hold them all, higher ranks follow in passes of their own, as
+    long as they are worth it.
+    """
     folds, task = held.folds, refits.task
     n_items = len(folds.rows) * task.Y.shape[1]
+    ranked: list[Ranked] = []
 
     def loss(one: Ranked) -> np.ndarray:
         return folds.losses(_fold_predictions(folds, one.swept[0].fitted[:n_items]))
@@ -407,10 +413,10 @@ def _with_stored_ranks(
     def promising(found: list[Ranked]) -> list[Ranked]:
         """Return those that are not clearly worse than others of their kind."""
         room = columns_with_room(refits) // max(1, len(task.policy.ridges) - 1)
-        losses = {id(one): loss(one) for one in found}
+        losses = {id(one): loss(one) for one in (*ranked, *found)}
         kept: list[Ranked] = []
         for one in sorted(found, key=lambda one: folds.total(losses[id(one)])):
-            rivals = [losses[id(o)] for o in found if o.kind == one.kind]
+            rivals = [losses[id(o)] for o in (*ranked, *found) if o.kind == one.kind]
             best = min(rivals, key=folds.total)
             worse = _is_better(
                 folds, best, losses[id(one)], errors=task.policy.worse_by
@@ -420,22 +426,26 @@ def _with_stored_ranks(
                 kept.append(one)
         return kept
 
-    forms = forms_with_room(refits, kinds, seeds)
-    ranked = refits.low_rank(forms, seeds, keep=promising)
+    def tried(kind: str) -> _Tried:
+        start = _KnownStart([one for one in ranked if one.kind == kind], n_items)
+        return _ranks_tried(task, folds, start, kind, base, baseline)
+
     baseline = min(held.losses.values(), key=folds.total, default=None)
+    waiting = all_forms(refits, kinds, seeds)
+    while forms := forms_with_room(refits, waiting, len(seeds)):
+        ranked += refits.low_rank(forms, seeds, keep=promising)
+        rising = [kind for kind in kinds if tried(kind).rising]
+        waiting = [form for form in waiting if form not in forms and form[0] in rising]
     for kind in kinds:
-        some = [one for one in ranked if one.kind == kind]
-        start = _KnownStart(some, n_items)
-        rows, _ = _low_rank_rows(task, folds, start, kind, base, baseline)
-        answers = {
-            replace(base, refine=kind, rank=one.rank, ridge=swept.ridge): refits.answer(
-                swept.structure
-            )
-            for one in some
-            for swept in one.swept
-        }
-        held = held.with_rows(rows).with_answers(answers)
-    return held
+        held = held.with_rows(tried(kind).rows)
+    answers = {
+        replace(base, refine=one.kind, rank=one.rank, ridge=swept.ridge): refits.answer(
+            swept.structure
+        )
+        for one in ranked
+        for swept in one.swept
+    }
+    return held.with_answers(answers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,7 +457,9 @@ class _KnownStart:
 
     def first_step(self, kind: str, largest: int) -> _KnownStep | None:
         """Return the refit of the lowest rank."""
-        return _KnownStep(self.ranked, self.n_items, 0) if self.ranked else None
+        if not self.ranked:
+            return None
+        return _KnownStep(self.ranked, self.n_items, 0, largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,16 +469,12 @@ class _KnownStep:
     ranked: Sequence[Ranked]
     n_items: int
     place: int
+    largest_rank: int
     shown: int = 1
 
     @property
     def rank(self) -> Any:
         return self.ranked[self.place].rank
-
-    @property
-    def largest_rank(self) -> int:
-        rank = self.ranked[-1].rank
-        return rank if isinstance(rank, int) else max(rank)
 
     @property
     def swept(self) -> tuple[Swept, ...]:
@@ -485,7 +493,7 @@ class _KnownStep:
 def _low_rank_rows(
     task: Task,
     folds: Folds,
-    start: LowRankStart | _KnownStart,
+    start: LowRankStart,
     kind: str,
     base: Candidate,
     baseline: np.ndarray | None,
@@ -493,6 +501,29 @@ def _low_rank_rows(
     """Return predictions of one kind of low-rank refit, rank after rank.
 
     With them come the CP or Tucker tensors that were found on the folds.
+    """
+    tried = _ranks_tried(task, folds, start, kind, base, baseline)
+    return tried.rows, tried.structures
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """What low-rank refits of one kind predict, and the tensors found on the folds."""
+
+    rows: list[Row]
+    structures: dict[Candidate, Structure]
+    rising: bool  # whether higher ranks, if there are any, are worth trying
+
+
+def _ranks_tried(
+    task: Task,
+    folds: Folds,
+    start: LowRankStart | _KnownStart,
+    kind: str,
+    base: Candidate,
+    baseline: np.ndarray | None,
+) -> _Tried:
+    """Return what one kind of low-rank refit predicts, rank after rank.
 
     It ends after `Policy.patience` ranks in a row that gain no more than one standard
     error. The first rank counts as a gain unless it is clearly worse than the mean of
@@ -530,14 +561,14 @@ def _low_rank_rows(
             remaining = _ranks_remaining(step.rank, step.largest_rank, shape)
             missing, gain = folds.total(least - baseline), folds.total(best - least)
             if missing > remaining * gain and _is_better(folds, baseline, least):
-                break
+                return _Tried(rows, structures, rising=False)
             best, n_idle = least, 0
         else:
             n_idle += 1
             if n_idle == policy.patience(kind, shape):
-                break
+                return _Tried(rows, structures, rising=False)
         step = step.next_rank()
-    return rows, structures
+    return _Tried(rows, structures, rising=True)
 
 
 def _fold_predictions(folds: Folds, fitted: Array) -> list[np.ndarray]:
