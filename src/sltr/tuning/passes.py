@@ -166,8 +166,8 @@ class StoredRefits:
             if len(missing) == 0:
                 break
             columns = self._with_columns(columns, missing)
-        for gap in gaps if unconverged is not None else ():
-            unconverged(gap)
+        if unconverged is not None and gaps:
+            unconverged(max(gaps))
         return {c: coef for c, coef in fits.items() if c.ridge in ridges}, columns
 
     def _room_for_columns(self) -> int:
