@@ -29,7 +29,7 @@ from sklearn.utils.validation import has_fit_parameter
 from sltr.estimators.base import TensorResponses
 from sltr.estimators.labels import label_indicators
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
-from sltr.peers.registry import Method, method
+from sltr.peers.registry import METHODS, Method, method
 from sltr.samples.check import check_plain
 from sltr.samples.covariates import encoded
 from sltr.tuning.folds import check_folds, group_folds
@@ -455,6 +455,14 @@ def tune(
         raise ValueError(msg)
     settings = dict(settings or {}, progress=progress)
     model = tuned_model(entry, kind=kind, folds=folds, n_jobs=n_jobs, **settings)
+    if np.ndim(y) > 1 and not isinstance(model, TensorResponses):
+        able = [n for n in METHODS if _takes_tensors(METHODS[n])]
+        msg = (
+            f"{entry.title} takes one number for each sample, and y has shape "
+            f"{np.shape(y)}; expected one of the methods {', '.join(able)}. Choose one "
+            "of these, or tune each response by itself."
+        )
+        raise ValueError(msg)
     # A search could fit with covariates, but not score with them.
     if covariates is not None and not has_fit_parameter(model, "covariates"):
         name = type(getattr(model, "estimator", model)).__name__
@@ -469,6 +477,11 @@ def tune(
     if "progress" in model.get_params(deep=False):
         model.set_params(progress=None)
     return _with_scores(model, X, y)
+
+
+def _takes_tensors(entry: Method) -> bool:
+    made = entry.make_regressor
+    return isinstance(made, type) and issubclass(made, TensorResponses)
 
 
 def _with_scores(model: Any, X: Any, y: Any) -> Any:

@@ -70,14 +70,15 @@ def shown_entries(coef: np.ndarray, model: Any) -> np.ndarray:
 
 
 def target_labels(model: Any) -> list:
-    """Return the classes, or numbers, of a model's coefficients; [] if it has one."""
+    """Return the classes, or names or numbers of the responses; [] if there is one."""
     shape_in = getattr(model, "shape_in_", None)
     shape: tuple[int, ...] = getattr(getattr(model, "coef_", None), "shape", ())
     shape_out = tuple(getattr(model, "shape_out_", ()))
     if len(shape_out) > 1:
         return list(np.ndindex(shape_out))
     if shape_out:
-        return list(range(shape_out[0]))
+        names = list(getattr(model, "response_names_", ()))
+        return names if len(names) == shape_out[0] else list(range(shape_out[0]))
     if shape_in is None or len(shape) != len(shape_in) + 1:
         return []
     classes = list(getattr(model, "classes_", ()))

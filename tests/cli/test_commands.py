@@ -171,3 +171,55 @@ def test_stability_writes_what_is_found_again(folder):
     wrong = sltr("stability", "data.npz", "--plot", "found.doc", folder=folder)
     assert wrong.returncode == 2
     assert "--plot='.doc' was given" in wrong.stderr
+
+
+def test_several_targets_are_one_model(folder):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5, 4))
+    Y = X[:, 0, :1] * [1.0, -2.0, 3.0] + 0.1 * rng.normal(size=(40, 3))
+    np.savez(folder / "three.npz", X=X, a=Y[:, 0], b=Y[:, 1], c=Y[:, 2])
+    np.save(folder / "three.npy", X)
+    names = ("a", "b", "c")
+    lines = [",".join(names), *(",".join(map(str, row)) for row in Y.tolist())]
+    (folder / "three.csv").write_text("\n".join(lines) + "\n")
+    common = ("--target", "a,b,c", "--out", "three.sltr")
+    found = []
+    for data in (("three.npz",), ("three.npy", "--y", "three.csv")):
+        made = sltr("fit", *data, *common, folder=folder)
+        assert made.returncode == 0, made.stderr
+        found.append(load(folder / "three.sltr"))
+    np.testing.assert_array_equal(found[0].coef_, found[1].coef_)
+    assert found[0].shape_out_ == (3,)
+    assert found[0].response_names_ == ["a", "b", "c"]
+    made = sltr("predict", "three.sltr", "three.npy", folder=folder)
+    rows = list(csv.reader(io.StringIO(made.stdout)))
+    assert rows[0] == ["sample", *(f"prediction of {name}" for name in names)]
+    np.testing.assert_allclose(
+        np.array(rows[1:], float)[:, 1:], found[0].predict(X), atol=1e-12
+    )
+    sltr("predict", "three.sltr", "three.npy", "--out", "three-p.npy", folder=folder)
+    np.testing.assert_array_equal(np.load(folder / "three-p.npy"), found[0].predict(X))
+    tuned = ("tune", "three.npz", *common, "--json", "--method")
+    for method in ("sltr", "reduced_rank", "ridge"):
+        made = sltr(*tuned, method, folder=folder)
+        assert made.returncode == 0, made.stderr
+        assert json.loads(made.stdout)["best score"] > 0.9
+    made = sltr(*tuned, "cp", folder=folder)
+    assert made.returncode != 0
+    assert "takes one number for each sample" in made.stderr
+    made = sltr("plot", "three.sltr", "b.png", "--target", "b", folder=folder)
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [("d", "has no ['d']"), ("words", "are words"), ("gaps", "has no number for 1")],
+)
+def test_targets_that_cannot_be_responses_are_named(folder, column, text):
+    np.save(folder / "four.npy", np.random.default_rng(0).normal(size=(4, 3, 2)))
+    rows = ["a,words,gaps", "1,x,1", "2,y,", "3,z,2", "4,z,3"]
+    (folder / "four.csv").write_text("\n".join(rows) + "\n")
+    target = ("--y", "four.csv", "--target", f"a,{column}")
+    made = sltr("fit", "four.npy", *target, folder=folder)
+    assert made.returncode != 0
+    assert text in made.stderr

@@ -10,6 +10,7 @@ from sklearn.multioutput import MultiOutputRegressor
 import sltr
 from sltr import SLTRRegressor, SLTRRegressorCV
 from sltr.arrays import to_numpy
+from sltr.thumbnail import coef_array, target_name
 
 FEW = {"lambdas_sparse": (0.0, 0.3), "lambdas_low": (0.0, 0.3), "cv": 3}
 
@@ -167,6 +168,16 @@ def test_chunks_of_many_responses_equal_one_fit(rng):
     np.testing.assert_allclose(stream.intercept_, whole.intercept_, atol=1e-8)
     with pytest.raises(ValueError, match="expected that of the first chunk"):
         stream.partial_fit(X, Y[:, :1])
+
+
+def test_names_of_columns_are_those_of_responses(rng):
+    pandas = pytest.importorskip("pandas")
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    model = SLTRRegressor().fit(X, pandas.DataFrame(Y, columns=["a", "b", "c"]))
+    assert model.response_names_ == ["a", "b", "c"]
+    np.testing.assert_array_equal(coef_array(model, "b"), model.coef_[..., 1])
+    assert target_name(model, 2) == "response c"
+    assert not hasattr(model.fit(X, Y), "response_names_")
 
 
 def test_a_saved_model_predicts_the_same(rng, tmp_path):

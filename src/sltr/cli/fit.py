@@ -72,6 +72,7 @@ def fit(
         sltr fit data.npz --lambda-sparse 0.3 --lambda-low 0.3 --refine scale
         sltr fit X.npy --y people.csv --target age --out age.sltr
         sltr fit X.npy --y people.csv --target score --covariates age,sex,site
+        sltr fit spectra.npz --target water,fat,protein
         sltr fit scan*.nii.gz --y labels.csv --target condition --mask mask.nii.gz
         sltr fit data.npz --device cuda
     """
@@ -168,6 +169,7 @@ def tune(
         sltr tune data.npz --out model.sltr
         sltr tune films/ --out film.sltr
         sltr tune bold.nii.gz --y runs.csv --target face --groups run
+        sltr tune spectra.npz --target water,fat,protein
         sltr tune data.npz --epsilons 1,10,100
         sltr tune data.npz --method remurs --folds 10 --jobs -1
         sltr tune data.npz --device cuda

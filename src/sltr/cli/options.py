@@ -86,7 +86,8 @@ Labels = Annotated[
     ),
 ]
 Target = Annotated[
-    str, typer.Option(help="Name of the responses in the file or table.")
+    str,
+    typer.Option(help="Name of the responses in the file or table; several: a,b,c."),
 ]
 Groups = Annotated[
     str | None,

@@ -174,6 +174,8 @@ def write_model(
     from sltr.persistence import save
     from sltr.tuning.scores import metric_name
 
+    if loaded.response_names is not None:
+        model.response_names_ = list(loaded.response_names)
     save(model, out)
     facts: dict[str, Any] = {"model": type(model).__name__, "file": str(out)}
     facts |= {"samples": loaded.X.shape[0], "shape": loaded.X.shape[1:]}

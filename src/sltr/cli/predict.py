@@ -80,10 +80,19 @@ def _predictions(model: Any, loaded: Any) -> dict[str, Any]:
     """Return what each sample is called and its predictions, by column."""
     import numpy as np
 
+    from sltr.arrays import to_numpy
+    from sltr.thumbnail import target_labels
+
     X, covariates = loaded.X, loaded.covariates
     given = {} if covariates is None else {"covariates": covariates}
     names = np.arange(X.shape[0]) if loaded.ids is None else loaded.ids
-    columns = {"sample": names, "prediction": model.predict(X, **given)}
+    found = to_numpy(model.predict(X, **given))
+    columns = {"sample": names, "prediction": found}
+    if found.ndim > 1:
+        responses = [str(label) for label in target_labels(model)]
+        each = found.reshape(len(found), -1).T
+        pairs = zip(responses, each, strict=True)
+        columns = {"sample": names, **{f"prediction of {k}": v for k, v in pairs}}
     if hasattr(model, "predict_proba"):
         shares = model.predict_proba(X, **given)
         for k, label in enumerate(model.classes_):
@@ -107,7 +116,9 @@ def _write_predictions(out: Path, columns: dict[str, Any]) -> None:
 
     if out.suffix == ".npy":
         content = BytesIO()
-        np.save(content, columns["prediction"], allow_pickle=False)
+        parts = [v for name, v in columns.items() if name.startswith("prediction")]
+        values = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+        np.save(content, values, allow_pickle=False)
         write_atomically(out, content.getvalue())
     else:
         write_atomically(out, _csv(columns).encode())

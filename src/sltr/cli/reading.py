@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from sltr.cli.options import choose
+from sltr.cli.options import choose, parse_names
 from sltr.cli.output import say
 
 
@@ -35,7 +35,12 @@ def read_samples(
         raise typer.BadParameter(msg)
     own = getattr(model, "space_", {}).get("kind") == "voxels" and are_images(files)
     kept = model if mask is None and own else mask
+    target = options.get("target")
+    if target is not None and "," in target:
+        options["target"] = parse_names(target)
     loaded = load_samples(files, mask=kept, **options)
+    names = options.get("target")
+    loaded.response_names = None if isinstance(names, str) or names is None else names
     if loaded.note:
         say(loaded.note)
     shape, dtype = tuple(loaded.X.shape), loaded.X.dtype

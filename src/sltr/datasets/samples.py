@@ -21,7 +21,7 @@ def load_samples(
     paths: Sequence[AnyPath],
     *,
     y: AnyPath | None = None,
-    target: str | None = "y",
+    target: str | Sequence[str] | None = "y",
     groups: str | None = None,
     covariates: Sequence[str] = (),
     mask: Any = None,
@@ -41,8 +41,9 @@ def load_samples(
         the column that holds the names of their files, with or without folder and
         suffix, or their BIDS participants; by position only where there is none.
         Default for a folder of images: its ``participants.tsv``, if there is one.
-    target : str or None
-        The name of the responses in the file or table; None: there need not be any.
+    target : str, sequence of str, or None
+        The name of the responses in the file or table; several names: columns (or
+        arrays) of numbers, one for each response. None: there need not be any.
     groups : str, optional
         The column (or array) that says which samples belong together and must not
         be split.
@@ -56,9 +57,10 @@ def load_samples(
     Returns
     -------
     Bunch
-        `X` (n, p1, …, pM), `y` (n,), `groups` (n,) and `covariates` (n, q), None
-        where there are none; `coef`, if the file holds the true one; `ids` (n,), what
-        the samples are called, or None; `note`, how rows of a table were matched.
+        `X` (n, p1, …, pM), `y` (n,), or (n, K) for K targets, `groups` (n,) and
+        `covariates` (n, q), None where there are none; `coef`, if the file holds the
+        true one; `ids` (n,), what the samples are called, or None; `note`, how rows of
+        a table were matched.
         Images of one participant are a group, if no other is named.
 
     Examples
@@ -73,7 +75,10 @@ def load_samples(
     """
     files = _existing_files(paths, mask)
     y = _participants(paths) if y is None and _are_images(files) else y
-    named = [*covariates, *([] if groups is None else [groups])]
+    several: list[str] = []
+    if target is not None and not isinstance(target, str):
+        several, target = list(target), None
+    named = [*several, *covariates, *([] if groups is None else [groups])]
     data = _read(files, target if y is None else None, mask, largest, named)
     n_samples = data.X.shape[0]
     beside = Beside()
@@ -86,6 +91,8 @@ def load_samples(
     _require_columns(named, columns, beside, source)
     together = beside.groups if data.get("groups") is None else data.groups
     together = together if groups is None else columns[groups]
+    if several:
+        responses = _responses(columns, several, source)
     others = [(name, columns[name]) for name in covariates]
     rows = [("y", responses), ("groups", together), *others]
     _check_lengths(rows, n_samples, source)
@@ -227,6 +234,36 @@ def _beside(
     if any(column.dtype == object for column in values):
         values = [column.astype(object) for column in values]
     return np.column_stack(values) if values else None
+
+
+def _responses(
+    columns: dict[str, np.ndarray], names: Sequence[str], source: Path
+) -> np.ndarray:
+    """Return columns of numbers, side by side, (n, K)."""
+    values = [_numbers_or_words(check_plain(columns[n], n)) for n in names]
+    words = [n for n, v in zip(names, values, strict=True) if v.dtype == object]
+    if words:
+        msg = (
+            f"The responses {few(words)} of {source} are words; expected numbers, "
+            "since there are several. Name one target for labels."
+        )
+        raise ValueError(msg)
+    if any(np.ndim(v) != 1 for v in values):
+        msg = (
+            f"The responses {list(names)} of {source} have shapes "
+            f"{[np.shape(v) for v in values]}; expected one number a sample in each."
+        )
+        raise ValueError(msg)
+    for name, column in zip(names, values, strict=True):
+        gaps = np.flatnonzero(np.isnan(column))
+        if len(gaps):
+            msg = (
+                f"The response {name!r} of {source} has no number for {len(gaps)} "
+                f"samples, the first is sample {gaps[0] + 1}. Leave these out; in "
+                "Python, missing_y='ridge' takes NaN."
+            )
+            raise ValueError(msg)
+    return np.stack(values, axis=1)
 
 
 def _numbers_or_words(column: np.ndarray) -> np.ndarray:

@@ -67,7 +67,7 @@ def check_samples(
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
     X = X if reset else aligned(estimator, X, known)
     sample_weight = check_plain(sample_weight, "sample_weight")
-    measured = None
+    measured, response_names = None, _names_of_columns(y)
     if tensors:
         y, shape_out = _response_rows(y)
         y, measured = _without_gaps(estimator, y)
@@ -116,6 +116,9 @@ def check_samples(
     samples = Samples(X, y, weight, kept=kept, labels=known, measured=measured)
     if tensors and reset:
         estimator.shape_out_ = shape_out
+        estimator.__dict__.pop("response_names_", None)
+        if response_names is not None and shape_out:
+            estimator.response_names_ = response_names
     elif tensors and shape_out != tuple(estimator.shape_out_):
         msg = (
             f"y has shape {shape_out} per sample; expected that of the first chunk, "
@@ -148,6 +151,12 @@ def _response_rows(y: Any) -> tuple[Any, tuple[int, ...]]:
         raise ValueError(msg)
     values = values if is_array_api(values) else np.asarray(values)
     return array_namespace(values).reshape(values, (values.shape[0], -1)), shape
+
+
+def _names_of_columns(y: Any) -> list[str] | None:
+    """Return what the columns of a table of responses are called."""
+    columns = getattr(y, "columns", None)
+    return None if columns is None else [str(name) for name in columns]
 
 
 def _without_gaps(estimator: Any, y: Any) -> tuple[Any, np.ndarray | None]:
