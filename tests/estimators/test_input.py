@@ -575,5 +575,5 @@ def test_whole_numbers_beyond_floats_are_refused(data):
 @pytest.mark.parametrize("y", [None, 0.0, "x"])
 def test_score_says_that_responses_are_missing(data, y):
     model = SLTRRegressor().fit(*data)
-    with pytest.raises(ValueError, match="expected a response"):
+    with pytest.raises(ValueError, match="expected responses of the fitted"):
         model.score(data[0], y)

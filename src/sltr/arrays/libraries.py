@@ -48,7 +48,10 @@ def to_numpy(x: Array) -> np.ndarray:
     if array_api_compat.is_cupy_array(x):
         return x.get()
     if is_array_api(x):  # of any library, perhaps on a device
-        return np.from_dlpack(x, device="cpu")
+        try:
+            return np.from_dlpack(x, device="cpu")
+        except TypeError:  # NumPy knows devices since its version 2.1
+            return np.from_dlpack(x)
     return np.asarray(x)
 
 

@@ -377,7 +377,7 @@ class TensorResponses(RegressorMixin):
         truth = np.asarray(to_numpy(y))
         if truth.ndim == 0 or (shape_out and truth.shape[1:] != shape_out):
             msg = (
-                f"y has shape {truth.shape}; expected a response of the fitted shape "
+                f"y has shape {truth.shape}; expected responses of the fitted shape "
                 f"{shape_out} for each sample."
             )
             raise ValueError(msg)
