@@ -47,11 +47,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("noise", "weak", "support", "real"))
     parser.add_argument("--draws", type=int)
+    parser.add_argument("--first", type=int, default=0, help="other draws")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")  # the Lasso's budget
     if options.what == "noise":
         for n, shape in NOISE:
-            noise(n, shape, options.draws or 40)
+            noise(n, shape, options.draws or 40, options.first)
         return
     if options.what == "real":
         print("| set | null | ridge | refined pilot | answer | empty |")
@@ -68,14 +69,14 @@ def main() -> None:
     ratios = []
     for n, snr in cells:
         for name in names:
-            ratios.append(signal(name, n, snr, options.draws or 6))
+            ratios.append(signal(name, n, snr, options.draws or 6, options.first))
     print(f"\nanswer / pilot: mean {np.mean(ratios):.3f}, largest {max(ratios):.3f}")
 
 
-def noise(n: int, shape: tuple[int, ...], draws: int) -> None:
+def noise(n: int, shape: tuple[int, ...], draws: int, first: int) -> None:
     """Print how many answers to pure noise are empty."""
     empty, excess = 0, []
-    for seed in range(draws):
+    for seed in range(first, first + draws):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(n, *shape)), rng.normal(size=n)
         model = SLTRRegressorCV().fit(X, y)
@@ -89,10 +90,10 @@ def noise(n: int, shape: tuple[int, ...], draws: int) -> None:
     )
 
 
-def signal(name: str, n: int, snr: float, draws: int) -> float:
+def signal(name: str, n: int, snr: float, draws: int, first: int) -> float:
     """Print one row; return the ratio of errors."""
     rows = []
-    for seed in range(100, 100 + draws):
+    for seed in range(100 + first, 100 + first + draws):
         data = make_tensor_regression(
             SHAPE, n, snr=snr, random_state=seed, **TRUTHS[name]
         )

@@ -117,3 +117,15 @@ def test_p_values_of_noise_are_uniform(rng):
         p_values.append(pilot_p_value(task, folds, predictions, 39))
     assert 0.38 < np.mean(p_values) < 0.62
     assert np.mean(np.array(p_values) <= 0.2) < 0.4
+
+
+@pytest.mark.parametrize("n_samples", [20, 60])
+def test_libraries_agree_on_the_p_value(xp, rng, n_samples):
+    X = rng.normal(size=(n_samples, 6, 5))
+    y = X[:, 0, 0] + 3.0 * rng.normal(size=n_samples)
+    task, folds = prepared(X, y)
+    predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
+    pairs = [(np.setdiff1d(np.arange(n_samples), rows), rows) for rows in folds.rows]
+    again = prepared(xp.array(X), xp.array(y), pairs)
+    found = pilot_p_value(*again, predictions, 39)
+    assert found == pytest.approx(pilot_p_value(task, folds, predictions, 39))
