@@ -10,7 +10,6 @@ from sltr.arrays import (
     has_real_numbers,
     is_array_api,
     is_numpy,
-    orthonormalised,
     positive_solver,
     real_dtype,
     singular_values,
@@ -117,18 +116,3 @@ def test_a_matrix_that_rounding_made_indefinite_is_still_solved(name):
     rhs = rows @ np.ones((3, 1))
     found = np.asarray(positive_solver(xp.asarray(matrix))(xp.asarray(rhs)))
     np.testing.assert_allclose(matrix @ found, rhs, atol=1e-8)
-
-
-@pytest.mark.parametrize("n_columns", [1, 3, 8])
-def test_columns_become_orthonormal(xp, rng, n_columns):
-    x = rng.normal(size=(4, 9, n_columns))
-    x[1] *= 1e-12
-    x[2] += 1e5  # nearly dependent columns
-    if n_columns > 1:
-        x[3, :, 1] = -2.0 * x[3, :, 0]  # dependent ones
-    Q, R = (xp.numpy(part) for part in orthonormalised(xp.array(x)))
-    identity = np.broadcast_to(np.eye(n_columns), (4, n_columns, n_columns))
-    np.testing.assert_allclose(np.swapaxes(Q, 1, 2) @ Q, identity, atol=1e-10)
-    scale = np.abs(x).max(axis=(1, 2), keepdims=True)
-    np.testing.assert_allclose(Q @ R / scale, x / scale, atol=1e-13)
-    np.testing.assert_allclose(np.tril(R, -1), 0.0, atol=1e-300)

@@ -11,10 +11,7 @@ import scipy.linalg
 from array_api_compat import is_torch_array
 
 from sltr.arrays import cuda as _cuda
-from sltr.arrays.libraries import Array, array_namespace, clip, device, is_numpy
-
-# Above this many columns Gram–Schmidt takes more calls than it saves.
-MOST_COLUMNS = 6
+from sltr.arrays.libraries import Array, array_namespace, clip, is_numpy
 
 
 def adjoint(x: Array) -> Array:
@@ -65,49 +62,6 @@ def _through_cupy(name: str, x: Array) -> Any:
         if isinstance(result, tuple):
             return tuple(torch.from_dlpack(part) for part in result)
         return torch.from_dlpack(result)
-
-
-def orthonormalised(x: Array) -> tuple[Array, Array]:
-    """Return Q (B, p, r), with orthonormal columns, and R (B, r, r): x = Q·R, p ≥ r.
-
-    CUDA libraries decompose one matrix of a batch after another. For few columns,
-    Gram–Schmidt in two rounds takes a batch in a few calls. A column that depends on
-    those before it, up to rounding, has a zero in R, and Q any other direction.
-    """
-    if is_numpy(x) or x.shape[2] > min(MOST_COLUMNS, x.shape[1]):
-        result = array_namespace(x).linalg.qr(x)
-        return result[0], result[1]
-    xp = array_namespace(x)
-    places = xp.arange(x.shape[1], dtype=x.dtype, device=device(x))
-    other = xp.cos(places)[None, :, None] + 0.0 * x[:, :, :1]
-    least = 8.0 * float(xp.finfo(x.dtype).eps)
-    basis = x[:, :, :0]
-    rows = []
-    for k in range(x.shape[2]):
-        column = x[:, :, k : k + 1]
-        rest, along = _less_projection(column, basis)
-        depends = _length(rest) <= least * _length(column)
-        rest, more = _less_projection(xp.where(depends, other, rest), basis)
-        along = along + xp.where(depends, 0.0, more)
-        size = _length(rest)
-        diagonal = xp.where(depends, 0.0, size)
-        basis = xp.concat([basis, rest / xp.where(size > 0, size, 1.0)], axis=2)
-        below = 0.0 * x[:, : x.shape[2] - k - 1, :1]
-        rows.append(xp.concat([along, diagonal, below], axis=1))
-    return basis, xp.concat(rows, axis=2)
-
-
-def _less_projection(column: Array, basis: Array) -> tuple[Array, Array]:
-    """Return columns (B, p, 1) less their parts along a basis, and these parts."""
-    if not basis.shape[2]:
-        return column, column[:, :0, :]
-    along = array_namespace(column).matrix_transpose(basis) @ column
-    return column - basis @ along, along
-
-
-def _length(column: Array) -> Array:
-    xp = array_namespace(column)
-    return xp.sqrt(xp.sum(column * column, axis=1, keepdims=True))
 
 
 def singular_values(x: Array, *, exact: bool = False) -> Array:

@@ -20,14 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from sltr.arrays import (
-    Array,
-    array_namespace,
-    as_array,
-    device,
-    eigh,
-    orthonormalised,
-)
+from sltr.arrays import Array, array_namespace, as_array, device, eigh
 from sltr.core.tensor import flatten, fold, own_mode_product, unfold
 
 Shape = tuple[int, ...]
@@ -351,7 +344,7 @@ class Tucker:
         if mode not in self._rows:
             xp = array_namespace(self.core)
             rows = xp.matrix_transpose(unfold(self.core, mode))
-            self._rows[mode] = orthonormalised(rows)[0] if self.orthonormal else rows
+            self._rows[mode] = xp.linalg.qr(rows)[0] if self.orthonormal else rows
         return self._rows[mode]
 
     def loadings(self, mode: int) -> Array:
@@ -401,7 +394,7 @@ class Tucker:
         block = xp.matrix_transpose(xp.reshape(vector, (n_items, rank, size)))
         if not self.orthonormal:
             return replace(self, factors=_replaced(self.factors, index, block))
-        factor, triangle = orthonormalised(block)
+        factor, triangle = xp.linalg.qr(block)
         matrix = triangle @ xp.matrix_transpose(self.rows(index))
         factors = _replaced(self.factors, index, factor)
         return Tucker(factors, fold(matrix, index, self.rank))
