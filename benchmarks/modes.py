@@ -8,8 +8,8 @@
 difference is paired over draws, ± its standard error. `real` needs a folder named by
 SLTR_DATA: nested cross-validation, 5 folds × 2 for each seed, the same folds for all;
 errors of differences are those of Nadeau and Bengio, since folds share samples.
-`speed`: times of tuned fits relative to one without anything known, in turns, in one
-run.
+`speed`: processor times of tuned fits relative to one without anything known, in turns,
+in one run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -358,16 +358,16 @@ TRUTHS: dict[str, dict] = {
 
 
 def timed(kind: str, options: dict, X: np.ndarray, y: np.ndarray, seed: int) -> float:
-    """Return the seconds of one tuned fit."""
+    """Return the processor seconds of one tuned fit: others may use the machine."""
     rng = np.random.default_rng(seed)
     if kind.startswith("missing"):
         X = np.where(rng.random(X.shape) < 0.02, np.nan, X)
     given = {}
     if kind == "covariates":
         given = {"covariates": rng.normal(size=(len(X), 3))}
-    start = perf_counter()
+    start = process_time()
     SLTRRegressorCV(**options).fit(X, y, **given)
-    return perf_counter() - start
+    return process_time() - start
 
 
 REAL = (

@@ -619,6 +619,15 @@ def test_nothing_is_drawn_outside_a_mask(rng, shape):
         assert not np.asarray(weights)[empty].any()
 
 
+def test_slices_that_lie_outside_a_mask_are_not_chosen(rng):
+    X, mask = rng.normal(size=(30, 6, 5, 4)), np.zeros((6, 5, 4), bool)
+    mask[:, :, 1:3] = True
+    model = SLTRRegressor(mask=mask).fit(X, X[:, 0, 0, 1])
+    fig = plotting.plot_coef(model)
+    assert [ax.get_title() for ax in fig.axes[:2]] == ["mode 2: 1", "mode 2: 2"]
+    assert len(_images(fig)) == 2
+
+
 @pytest.mark.parametrize("shape", [(20, 50), (30, 60, 2)])
 def test_names_of_rows_do_not_lie_on_each_other(rng, shape):
     names = [f"Ch{k}" for k in range(shape[0])]

@@ -36,6 +36,12 @@ def test_the_closed_form_solves_the_problem_with_a_radius_for_each_entry(rng, fr
     assert (np.abs(found - Z) <= radius + 1e-12).all()
 
 
+def test_tiny_entries_become_zero_without_overflow():
+    pilot = np.array([[1.0, 1e-30, 0.0]], dtype=np.float32)
+    found = adaptive_estimate(pilot, np.array([0.0, 0.1], dtype=np.float32))
+    np.testing.assert_allclose(found[0], [pilot[0], [0.99, 0.0, 0.0]], rtol=1e-6)
+
+
 def test_radius_zero_keeps_the_pilot_and_one_keeps_nothing(rng):
     Z = rng.normal(size=(3, 4, 3, 2))
     both = adaptive_estimate(Z, np.array([0.0, 1.0]))

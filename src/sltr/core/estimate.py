@@ -19,7 +19,6 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
-    clip,
     free_entries,
     has_real_numbers,
     is_array_api,
@@ -393,8 +392,9 @@ def adaptive_estimate(pilots: Array, fractions: Array) -> Array:
     largest = xp.max(size, axis=tuple(range(1, size.ndim)))
     trailing = (None,) * (pilots.ndim - 1)
     a = (largest[:, None] * fractions)[(..., *trailing)]
-    ratio = a / xp.where(size > 0, size, 1.0)
-    return Z * clip(1.0 - ratio * ratio, 0.0, None)
+    stays = size > a  # squares of the other ratios may be too large for the precision
+    ratio = xp.where(stays, a / xp.where(stays, size, 1.0), 1.0)
+    return Z * (1.0 - ratio * ratio)
 
 
 def independent_pilots(pilots: Array) -> list[int]:

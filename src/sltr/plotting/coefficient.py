@@ -81,7 +81,7 @@ def plot_coef(
         return _line(seen, modes, label, whose, fig)
     rows, columns = _shown(modes, show, coef.shape)
     over = [m for m in range(coef.ndim) if m not in (rows, columns)]
-    chosen = _choose(coef, over, modes.indices(slices, coef.shape), max_slices)
+    chosen = _choose(seen, over, modes.indices(slices, coef.shape), max_slices)
     panels = _panels(chosen, over)
     grid = _grid(chosen, over)
     first = np.moveaxis(seen, (rows, columns), (0, 1))

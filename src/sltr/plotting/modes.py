@@ -144,13 +144,18 @@ def is_even(values: np.ndarray) -> bool:
 def strongest_slice(coef: np.ndarray, mode: int) -> int:
     """Return the slice of `mode` that holds the most of ‖coef‖²."""
     rest = tuple(m for m in range(coef.ndim) if m != mode)
-    return int(np.argmax(np.sum(coef**2, axis=rest)))
+    return int(np.argmax(np.nansum(coef**2, axis=rest)))
 
 
 def even_slices(coef: np.ndarray, mode: int, most: int) -> list[int]:
-    """Return evenly spaced slices of a mode, the strongest in the nearest's place."""
-    size = coef.shape[mode]
-    even = np.linspace(0, size - 1, min(size, most)).round().astype(int)
+    """Return evenly spaced slices of a mode, the strongest in the nearest's place.
+
+    Slices of nothing but NaN, outside a mask, are left out.
+    """
+    rest = tuple(m for m in range(coef.ndim) if m != mode)
+    inside = np.flatnonzero(np.isfinite(coef).any(axis=rest))
+    even = np.linspace(0, len(inside) - 1, min(len(inside), most)).round().astype(int)
+    even = inside[even]
     strongest = strongest_slice(coef, mode)
     even[np.argmin(np.abs(even - strongest))] = strongest
     return even.tolist()
