@@ -460,11 +460,14 @@ def test_covariates_are_asked_for_where_they_belong(here, capsys):
     assert run("predict", "plain.sltr", *source) == 1
     assert "Leave --covariates out" in capsys.readouterr().err
     assert run("tune", "X.npy", *options, "--covariates", "age") == 0
-    assert capsys.readouterr().err.endswith("Wrote model.sltr.\n")
+    assert capsys.readouterr().err.endswith(" --target value --covariates age\n")
     assert run("predict", "model.sltr", "X.npy") == 1
     assert "was fitted with 1. Name them by --covariates" in capsys.readouterr().err
     assert run("report", "model.sltr", "X.npy", *options[:4]) == 1
-    assert "fitted with covariates" in capsys.readouterr().err
+    assert "was fitted with 1. Name them by --covariates" in capsys.readouterr().err
+    named = ("X.npy", *options[:4], "--covariates", "age")
+    assert run("report", "model.sltr", *named, "--out", "age.html") == 0
+    assert "Covariates</h2>" in Path("age.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("method", ["ridge", "lasso", "sltr"])

@@ -388,3 +388,13 @@ def test_each_response_weighs_candidates_by_its_own_errors_too(rng):
     assert share[0] > 0.9
     assert share[1] < 0.7
     np.testing.assert_allclose(model.weights_.sum(), 1.0)
+
+
+def test_of_many_responses_only_a_shared_tensor_is_refitted(rng):
+    X, Y, _ = drawn(rng, (4, 3), (60,), n=40)
+    model = SLTRRegressorCV(refine=(None, "reweight", "sparse"), cv=2).fit(X, Y)
+    rows = model.cv_results_["params"]
+    assert {row["refine"] for row in rows if row["shared"]} == {None, "reweight"}
+    assert {row["refine"] for row in rows if not row["shared"]} == {None}
+    alone = SLTRRegressorCV(refine=("reweight",), responses="separate", cv=2).fit(X, Y)
+    assert alone.refine_ == "reweight"

@@ -743,3 +743,79 @@ def test_a_missing_folder_is_told_before_any_work(data, tmp_path, monkeypatch):
 def test_unfitted_models_are_refused(data, tmp_path):
     with pytest.raises(ValueError, match="has no coef_; expected a fitted linear"):
         report(Ridge(), *data, tmp_path / "r.html")
+
+
+def _of_responses(rng, shape_out=(3,)):
+    X = rng.normal(size=(60, 4, 3))
+    scale = np.arange(1.0, 1.0 + np.prod(shape_out)).reshape(shape_out)
+    Y = X[:, 0, 0].reshape(-1, *[1] * len(shape_out)) * scale
+    return X, Y + rng.normal(size=Y.shape)
+
+
+def test_scores_of_several_responses_are_those_of_each(rng):
+    X, Y = _of_responses(rng)
+    model = SLTRRegressor().fit(X[:40], Y[:40])
+    outcome = evaluate(model, X[40:], Y[40:], Y[:40], n_bootstrap=50)
+    predicted, null = model.predict(X[40:]), Y[:40].mean(axis=0)
+    each = [r2_score(Y[40:, k], predicted[:, k]) for k in range(3)]
+    assert list(outcome.each) == ["0", "1", "2"]
+    for k, (r2, rmse) in enumerate(outcome.each.values()):
+        assert r2.value == pytest.approx(each[k])
+        errors = Y[40:, k] - predicted[:, k]
+        assert rmse.value == pytest.approx(np.sqrt(np.mean(errors**2)))
+        blank = r2_score(Y[40:, k], np.full(20, null[k]))
+        assert r2.null == pytest.approx(blank)
+        assert r2.low <= r2.value <= r2.high
+    (overall,) = outcome.scores
+    assert overall.value == pytest.approx(np.mean(each))
+    assert outcome.n_samples == 20
+    assert len(outcome.y) == 60
+
+
+@pytest.mark.parametrize("shape_out", [(3,), (2, 2)])
+def test_a_page_about_several_responses(rng, tmp_path, shape_out):
+    X, Y = _of_responses(rng, shape_out)
+    model = SLTRRegressorCV(refine=None, cv=3).fit(X[:40], Y[:40])
+    if len(shape_out) == 1:
+        model.response_names_ = ["water", "fat", "<protein>"]
+    given = {"X_test": X[40:], "y_test": Y[40:], "n_bootstrap": 50}
+    page = report(model, X[:40], Y[:40], tmp_path / "r.html", **given)
+    text = page.read_text(encoding="utf-8")
+    count = int(np.prod(shape_out))
+    assert f"R², mean of {count} responses, 20 held-out samples" in text
+    assert f"Each of {count} responses" in text
+    assert "responses has a coefficient" in text
+    name = "&lt;protein&gt;" if len(shape_out) == 1 else "(1, 1)"
+    assert f"<th>{name}</th>" in text
+    trained = report(model, X, Y, tmp_path / "t.html", n_bootstrap=50)
+    assert "R², cross-validated" in trained.read_text(encoding="utf-8")
+
+
+def test_missing_responses_are_not_scored_on_the_page(rng):
+    X, Y = _of_responses(rng)
+    Y[::5, 1] = np.nan
+    model = SLTRRegressor(missing_y="ridge").fit(X, Y)
+    outcome = evaluate(model, X, Y, Y, n_bootstrap=20)
+    known = ~np.isnan(Y[:, 1])
+    expected = r2_score(Y[known, 1], model.predict(X)[known, 1])
+    assert outcome.each["1"][0].value == pytest.approx(expected)
+    assert np.isfinite(outcome.y).all()
+
+
+def test_a_page_about_covariates_has_their_slopes(rng, tmp_path):
+    X, Z = rng.normal(size=(60, 4, 3)), rng.normal(size=(60, 2))
+    y = X[:, 0, 0] + Z @ [5.0, -2.0] + 0.1 * rng.normal(size=60)
+    model = SLTRRegressor().fit(X[:40], y[:40], covariates=Z[:40])
+    given = {"X_test": X[40:], "y_test": y[40:], "n_bootstrap": 50}
+    with pytest.raises(ValueError, match="covariates_test was not given"):
+        report(model, X[:40], y[:40], tmp_path / "r.html", **given)
+    page = report(
+        model, X[:40], y[:40], tmp_path / "r.html", covariates_test=Z[40:], **given
+    )
+    text = page.read_text(encoding="utf-8")
+    assert "<h2>Covariates</h2>" in text
+    found = [float(f"{s:.3g}") for s in model.covariate_coef_]
+    assert f"<td>{found[0]:#.3g}</td>" in text
+    outcome = evaluate(model, X[40:], y[40:], y[:40], covariates=Z[40:], n_bootstrap=9)
+    expected = model.score(X[40:], y[40:], covariates=Z[40:])
+    assert outcome.scores[0].value == pytest.approx(expected)

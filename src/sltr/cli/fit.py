@@ -108,7 +108,7 @@ def fit(
     with progress_bar("Fitting", quiet=json) as move:
         model.set_params(progress=move)
         model.fit(X, responses, covariates=loaded.covariates)
-    given = data, reading_options(y, target, mask)
+    given = data, reading_options(y, target, mask, covariates)
     write_model(model.set_params(progress=None), loaded, out, given, json)
 
 
@@ -226,7 +226,8 @@ def tune(
             settings=settings,
             progress=move,
         )
-    write_model(model, loaded, out, (data, reading_options(y, target, mask)), json)
+    given = data, reading_options(y, target, mask, covariates)
+    write_model(model, loaded, out, given, json)
 
 
 def _refuse_null(method: str) -> None:

@@ -186,9 +186,7 @@ def write_model(
     facts |= _held_out(model)
     facts["entries that are not zero"] = int((model.coef_ != 0).sum())
     (print_json if json else print_facts)(facts)
-    reported = not getattr(model, "n_covariates_in_", 0)
-    hint = f" Next: {_report_command(out, *given)}" if reported else ""
-    say(f"Wrote {out}.{hint}")
+    say(f"Wrote {out}. Next: {_report_command(out, *given)}")
 
 
 def _held_out(model: Any) -> dict[str, Any]:

@@ -94,9 +94,12 @@ def placed(loaded: Any, device: str, *, labels: bool) -> tuple[Any, Any]:
     return X, loaded.y if labels else on_device(loaded.y, device)
 
 
-def reading_options(y: Path | None, target: str, mask: Path | None) -> dict[str, Any]:
+def reading_options(
+    y: Path | None, target: str, mask: Path | None, covariates: str | None
+) -> dict[str, Any]:
     """Return the options that samples were read with, as far as they were given."""
-    return {"--y": y, "--target": None if target == "y" else target, "--mask": mask}
+    named = None if target == "y" else target
+    return {"--y": y, "--target": named, "--covariates": covariates, "--mask": mask}
 
 
 def match_images(model: Any, files: Sequence[Path], X: Any, mask: Path | None) -> None:
@@ -147,16 +150,6 @@ def match_covariates(model: Any, covariates: Any) -> None:
         msg = (
             f"{given} covariates were given; the model was fitted with {fitted}. "
             f"{advice}."
-        )
-        raise ValueError(msg)
-
-
-def refuse_covariates(model: Any) -> None:
-    """Refuse a report of a model that predicts from more than its samples."""
-    if getattr(model, "n_covariates_in_", 0):
-        msg = (
-            "The model was fitted with covariates; expected one without, since a "
-            "report predicts from samples alone. Use sltr predict --covariates."
         )
         raise ValueError(msg)
 

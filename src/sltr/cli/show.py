@@ -10,6 +10,7 @@ import typer
 
 from sltr.cli.options import (
     Config,
+    Covariates,
     Data,
     Groups,
     Jobs,
@@ -26,10 +27,10 @@ from sltr.cli.options import (
 from sltr.cli.output import print_json, print_scores, progress_bar, say
 from sltr.cli.reading import (
     kind_of,
+    match_covariates,
     match_images,
     match_responses,
     read_samples,
-    refuse_covariates,
 )
 
 
@@ -95,6 +96,7 @@ def report(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     y: Labels = None,
     target: Target = "y",
+    covariates: Covariates = None,
     mask: Mask = None,
     test: Annotated[
         list[Path] | None,
@@ -117,7 +119,8 @@ def report(
     """Write one HTML page about a model: scores, coefficient, tuning, method text.
 
     DATA is what the model was fitted on. Without `--test` the scores are those of
-    the training samples, and the page says so. `--target` and `--mask` hold for both.
+    the training samples, and the page says so. `--target`, `--covariates` and `--mask`
+    hold for both.
 
     Examples
     --------
@@ -134,14 +137,15 @@ def report(
         msg = f"--test-y={test_y} was given without samples; expected --test as well"
         raise typer.BadParameter(msg)
     fitted = load(model)
-    refuse_covariates(fitted)
     options = {"target": target, "mask": mask, "model": fitted}
+    options["covariates"] = parse_names(covariates)
     loaded = read_samples(data, y=y, **options)
     unseen = read_samples(test, y=test_y, **options) if test else None
     for files, given in ((data, loaded), (test, unseen)):
         if files and given is not None:
             match_images(fitted, files, given.X, mask)
             match_responses(fitted, given.y, target)
+            match_covariates(fitted, given.covariates)
     page = write_report(
         fitted,
         loaded.X,
@@ -149,6 +153,8 @@ def report(
         out,
         X_test=None if unseen is None else unseen.X,
         y_test=None if unseen is None else unseen.y,
+        covariates=loaded.covariates,
+        covariates_test=None if unseen is None else unseen.covariates,
         title=title,
         response=response,
         mode_names=parse_names(modes) or None,

@@ -195,13 +195,16 @@ class _SLTRCV(SLTRBase):
     ) -> tuple[HeldOut, Choice]:
         """Choose among candidates by their scores on the rows that folds leave out."""
         folds = Folds.of(task, splits)
+        sharing = check_sharing(self.responses, task.shape_out)
+        few = task.Y.shape[1] <= task.policy.most_refitted
         grid = make_grid(
             grid_epsilons(task, self.epsilons, folds if grouped else None),
             *tried,
             self.radius,
             task.policy,
             rule=self.rule,
-            sharing=check_sharing(self.responses, task.shape_out),
+            sharing=sharing,
+            refits_each=few or True not in sharing,
         )
         held = search(task, folds, grid, n_jobs=self.n_jobs, progress=progress_of(self))
         choice = choose(
@@ -281,7 +284,8 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
     responses : "separate", "shared", or both
         Of responses with modes, y of shape (n, q1, …, qQ): what to try. Each may have
         a tensor of its own, or all share one, as for `SLTRRegressor`; held-out errors
-        choose.
+        choose. Of more than 50 responses only a shared tensor is refitted, unless
+        "separate" is given alone.
     cv : int, splitter or iterable
         As in scikit-learn, but a number means shuffled folds, always the same ones.
         Where neighbouring samples resemble each other, as in one recording, give

@@ -49,6 +49,8 @@ def report(
     *,
     X_test: Any = None,
     y_test: Any = None,
+    covariates: Any = None,
+    covariates_test: Any = None,
     title: str = "Tensor regression report",
     description: str = "",
     response: str = "response",
@@ -75,7 +77,7 @@ def report(
     ----------
     model : fitted estimator
         With `coef_`; also a pipeline or a search that ends in one.
-    X, y : arrays of shapes (n, p1, …, pM) and (n,)
+    X, y : arrays of shapes (n, p1, …, pM) and (n,), or (n, q1, …)
         What the model was fitted on.
     path : path-like
         The file to write; an existing one is replaced.
@@ -83,6 +85,8 @@ def report(
         Samples the model has not seen. Without them the headline is the
         cross-validated score, if there is one, and the other scores are of the
         training samples, as the page says.
+    covariates, covariates_test : arrays or tables, optional
+        Beside `X` and `X_test`, for a model that was fitted with some.
     title, description : str
         Shown at the top.
     response : str
@@ -133,6 +137,14 @@ def report(
         raise ValueError(msg)
     check_destination(Path(path))
     final = _final(model)
+    beside_used = covariates if X_test is None else covariates_test
+    if getattr(final, "n_covariates_in_", 0) and beside_used is None:
+        name = "covariates" if X_test is None else "covariates_test"
+        msg = (
+            f"The model was fitted with covariates, and {name} was not given; expected "
+            "those of the samples that are scored."
+        )
+        raise ValueError(msg)
     check_lengths(X, y)
     held_out = X_test is not None
     _warn_of_seen(final, X_test)
@@ -141,8 +153,12 @@ def report(
         X_test if held_out else X,
         y_test if held_out else y,
         y,
+        covariates=beside_used,
         n_bootstrap=n_bootstrap,
     )
+    if intervals is not None and outcome.each:
+        msg = "intervals was given for several responses; expected one. Leave it out."
+        raise ValueError(msg)
     coefs, targets = _coefficients(final)
     beside = _maps_beside(final, targets, coefs.shape[1:], patterns, stability)
     bounds = None
@@ -160,11 +176,14 @@ def report(
             _mean_sample(X, coefs.shape[1:]),
             modes,
             beside,
+            "Class" if outcome.classes is not None else "Response",
         ),
         "candidates": candidates,
         "path": path_payload(coef_path, chosen_value, path_name),
         "convergence": convergence,
-        "outcome": outcome_payload(outcome, response, bounds),
+        "outcome": outcome_payload(
+            outcome, f"{response}, standardised" if outcome.each else response, bounds
+        ),
     }
     facts = model_facts(
         final,
@@ -190,6 +209,7 @@ def report(
         averaged=kinds_text(answer) if answer and answer.n_used > 1 else "",
         params=final.get_params(deep=False),
         scores=outcome.scores,
+        each=outcome.each,
         held_out=held_out,
         n_bootstrap=n_bootstrap,
         convergence=convergence,

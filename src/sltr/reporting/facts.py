@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sltr.arrays import to_numpy
 from sltr.core.tensor import numerical_ranks
 from sltr.estimators.summary import entries_looked_at, map_in_front
 from sltr.persistence import installed_version, package_version
@@ -248,6 +249,8 @@ def model_facts(
         "n_samples": X.shape[0] if hasattr(X, "shape") else len(X),
         "shape": coefs.shape[1:],
         "targets": targets,
+        "target_kind": "class" if outcome.classes is not None else "response",
+        "covariates": slopes_of(model, targets),
         "chosen": chosen,
         "answer": answer,
         "best": {
@@ -274,11 +277,20 @@ def model_facts(
         "last_step": last_step_text(None if answer is None else answer.radius),
         "certificate": _certificate(convergence, kinds, answer),
         "n_passes": getattr(model, "n_passes_", 0.0),
-        "n_test": len(outcome.y) if held_out else 0,
+        "n_test": outcome.n_samples if held_out else 0,
         "score": outcome.scores[0],
         "headline": headline(model, outcome, candidates, held_out),
         "version": package_version(),
     }
+
+
+def slopes_of(model: Any, targets: Sequence[str]) -> dict[str, list[float]]:
+    """Return the slopes of covariates by name, one for each target."""
+    names = list(getattr(model, "covariate_names_", ()))
+    if not names:
+        return {}
+    slopes = np.asarray(to_numpy(model.covariate_coef_), float).reshape(-1, len(names))
+    return {name: slopes[:, k].tolist() for k, name in enumerate(names)}
 
 
 @dataclass(frozen=True)
@@ -303,11 +315,11 @@ def headline(
     if held_out:
         interval = f"95 % interval {_three(score.low)} to {_three(score.high)}"
         return Headline(
-            f"{score.name}, {len(outcome.y)} held-out samples",
+            f"{score.name}, {outcome.n_samples} held-out samples",
             score.value,
             interval,
             score.null,
-            f"On {len(outcome.y)} held-out samples the model reached {score.name} = "
+            f"On {outcome.n_samples} held-out samples the model reached {score.name} = "
             f"{score.value:.3g} (95 % bootstrap interval {score.low:.3g} to "
             f"{score.high:.3g}; null model {score.null:.3g}).",
         )

@@ -44,12 +44,13 @@ def coefficient_payload(
     sample: np.ndarray | None,
     modes: Modes,
     beside: Sequence[Map] = (),
+    choice: str = "Class",
 ) -> dict[str, Any]:
     """Return the coefficient, and the maps beside it, for the slice browser.
 
     `coefs` (K, p1, …, pM) has one coefficient for each of K targets, NaN outside a
     mask; `sample` (p1, …, pM) lies under it. Coefficients share their colours, each map
-    beside them has its own.
+    beside them has its own. A `choice` is made among classes, or responses.
     """
     full, n_coefs = coefs.shape[1:], len(coefs)
     measures = ["coefficient"] * n_coefs + [each.measure for each in beside]
@@ -86,7 +87,7 @@ def coefficient_payload(
         ],
         "coords": [None if c is None else _coordinates(c) for c in coords],
         "targets": names if beside else targets,
-        "choice": "Show" if beside else "Class",
+        "choice": "Show" if beside else choice,
         "measures": measures,
         "limits": limits.tolist(),
         "data": _pack(packed.astype("<i2")),

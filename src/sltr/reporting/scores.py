@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from sltr.arrays import to_numpy
+from sltr.thumbnail import target_labels
 from sltr.tuning.scores import fold_scores
 
 
@@ -36,10 +39,21 @@ class Outcome:
     decision: np.ndarray | None  # of two classes: higher for the second
     null: Any  # what the null model predicts: the training mean or commonest class
     classes: np.ndarray | None
+    n_samples: int
+    # Of several responses R² and RMSE of each; `y` and `predicted` are then those of
+    # all, less their training means and in units of their standard deviations.
+    each: dict[str, list[Score]] = field(default_factory=dict)
 
 
 def evaluate(
-    model: Any, X: Any, y: Any, y_train: Any, *, n_bootstrap: int = 1000, seed: int = 0
+    model: Any,
+    X: Any,
+    y: Any,
+    y_train: Any,
+    *,
+    covariates: Any = None,
+    n_bootstrap: int = 1000,
+    seed: int = 0,
 ) -> Outcome:
     """Score a fitted model on samples, with bootstrap errors and the null model.
 
@@ -49,14 +63,19 @@ def evaluate(
     The null model learns from `y_train`.
     """
     check_lengths(X, y)
+    beside = {} if covariates is None else {"covariates": covariates}
+    shape_out = np.shape(to_numpy(y) if hasattr(y, "shape") else np.asarray(y))[1:]
+    if prod(shape_out) > 1:
+        guess = to_numpy(model.predict(X, **beside))
+        return _of_responses(model, y, guess, y_train, n_bootstrap, seed)
     y, y_train = _labels(y), _labels(y_train)
-    predicted = _labels(model.predict(X))
+    predicted = _labels(model.predict(X, **beside))
     if is_classifier(model):
         classes = _labels(getattr(model, "classes_", np.unique(y_train)))
         for labels in (y, y_train):
             _check_known(labels, classes)
         counts = [np.count_nonzero(y_train == label) for label in classes]
-        null, decision = classes[np.argmax(counts)], _decision(model, X)
+        null, decision = classes[np.argmax(counts)], _decision(model, X, beside)
         right = np.column_stack([predicted == y, null == y]).astype(float)
         columns = [("accuracy", "accuracy", True, np.ones(len(y)), right)]
         if decision is not None:
@@ -76,7 +95,75 @@ def evaluate(
     rng = np.random.default_rng(seed)
     draws = rng.integers(len(y), size=(n_bootstrap, len(y)))
     scores = [_score(*column, draws) for column in columns]
-    return Outcome(scores, y, predicted, decision, null, classes)
+    return Outcome(scores, y, predicted, decision, null, classes, len(y))
+
+
+def _of_responses(
+    model: Any, y: Any, guess: Any, y_train: Any, n_bootstrap: int, seed: int
+) -> Outcome:
+    """Score several responses: R² of all in the mean, and of each.
+
+    A response that is NaN is not scored.
+    """
+    truth, guess, train = (_columns(values) for values in (y, guess, y_train))
+    null = np.nanmean(train, axis=0)
+    scale = np.nanstd(train, axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(len(truth), size=(n_bootstrap, len(truth)))
+    pair = np.stack([guess, np.broadcast_to(null, guess.shape)])  # (2, n, K)
+    errors = (pair - truth) ** 2
+    found: dict[str, list[np.ndarray]] = {"r2": [], "rmse": []}
+    for rows in [np.arange(len(truth)), *draws]:
+        with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a response with no value in a draw
+            mse = np.nanmean(errors[:, rows], axis=1)  # (2, K)
+            found["r2"].append(1.0 - mse / np.nanvar(truth[rows], axis=0))
+            found["rmse"].append(np.sqrt(mse))
+    r2, rmse = (np.array(found[name]) for name in ("r2", "rmse"))  # (1 + draws, 2, K)
+    r2[~np.isfinite(r2)] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mean = np.nanmean(r2, axis=2)
+    n_responses = truth.shape[1]
+    overall = _summarised(f"R², mean of {n_responses} responses", mean, True)
+    names = [str(label) for label in target_labels(model)]
+    if len(names) != n_responses:
+        names = [str(k) for k in range(n_responses)]
+    each = {
+        name: [
+            _summarised("R²", r2[:, :, k], True),
+            _summarised("RMSE", rmse[:, :, k], False),
+        ]
+        for k, name in enumerate(names)
+    }
+    known = ~np.isnan(truth)
+    shown, predicted = (((v - null) / scale)[known] for v in (truth, guess))
+    return Outcome([overall], shown, predicted, None, 0.0, None, len(truth), each)
+
+
+def _columns(y: Any) -> np.ndarray:
+    values = to_numpy(y) if hasattr(y, "shape") else np.asarray(y)
+    return np.asarray(values, float).reshape(len(values), -1)
+
+
+def _summarised(name: str, values: np.ndarray, higher: bool) -> Score:
+    """Return a score from its value and those of all draws, (1 + draws, 2)."""
+    again = values[1:][np.isfinite(values[1:]).all(axis=1)]
+    if len(again) < 2:
+        again = np.full((2, 2), np.nan)
+    better = again[:, 0] > again[:, 1] if higher else again[:, 0] < again[:, 1]
+    low, high = np.percentile(again[:, 0], (2.5, 97.5))
+    return Score(
+        name=name,
+        value=float(values[0, 0]),
+        error=float(again[:, 0].std(ddof=1)),
+        low=float(low),
+        high=float(high),
+        null=float(values[0, 1].round(12)) + 0.0,
+        higher_is_better=higher,
+        beats_null=float(np.mean(better)),
+    )
 
 
 def _score(
@@ -112,7 +199,7 @@ def _score(
 def check_lengths(X: Any, y: Any) -> None:
     """Refuse samples and responses of different number, and none at all."""
     n_samples = X.shape[0] if hasattr(X, "shape") else len(X)
-    n_responses = len(_labels(y))
+    n_responses = len(y)
     if n_samples != n_responses or not n_samples:
         msg = (
             f"{n_samples} samples and {n_responses} responses were given; expected the "
@@ -144,11 +231,11 @@ def _labels(y: Any) -> np.ndarray:
     return np.ravel(to_numpy(y) if hasattr(y, "shape") else np.asarray(y))
 
 
-def _decision(model: Any, X: Any) -> np.ndarray | None:
+def _decision(model: Any, X: Any, beside: dict[str, Any]) -> np.ndarray | None:
     if len(getattr(model, "classes_", ())) != 2:
         return None
     if hasattr(model, "decision_function"):
-        return np.ravel(to_numpy(model.decision_function(X))).astype(float)
+        return np.ravel(to_numpy(model.decision_function(X, **beside))).astype(float)
     if hasattr(model, "predict_proba"):
-        return to_numpy(model.predict_proba(X))[:, 1].astype(float)
+        return to_numpy(model.predict_proba(X, **beside))[:, 1].astype(float)
     return None

@@ -133,9 +133,11 @@ def _structure_text(facts: dict[str, Any]) -> str:
         rank = f" and multilinear rank {ranks[0]}" if many else ""
         return f"The coefficient has {sparse}{rank}."
     named = zip(ranks, facts["targets"], strict=True)
-    of_each = _listed([f"{rank} for class {target}" for rank, target in named])
-    rank = f", and multilinear ranks {of_each}" if many else ""
-    return f"Each of {len(ranks)} classes has a coefficient; they have {sparse}{rank}."
+    kind = facts["target_kind"]
+    of_each = _listed([f"{rank} for {kind} {target}" for rank, target in named])
+    rank = f", and multilinear ranks {of_each}" if many and len(ranks) <= 30 else ""
+    kinds = {"class": "classes", "response": "responses"}[kind]
+    return f"Each of {len(ranks)} {kinds} has a coefficient; they have {sparse}{rank}."
 
 
 def _equations(settings: Mapping[str, str]) -> str:

@@ -108,6 +108,7 @@ class Grid:
     measured: bool = False  # with complexities, for a rule that needs them
     # Whether each response has a tensor of its own, or all share one, or both.
     sharing: tuple[bool, ...] = (False,)
+    refits_each: bool = True  # whether there are refits of each response by itself
 
     @property
     def plain(self) -> list[Candidate]:
@@ -123,7 +124,10 @@ class Grid:
         """
         start = replace(self.start, shared=shared)
         if not shared:
-            return replace(self, start=start, sharing=(shared,))
+            kinds = self.refinements
+            if not self.refits_each:
+                kinds = [kind for kind in kinds if kind in (None, "scale")]
+            return replace(self, start=start, refinements=kinds, sharing=(shared,))
         known = False in self.sharing
         return replace(
             self,
@@ -143,6 +147,7 @@ def make_grid(
     *,
     rule: str = "best",
     sharing: tuple[bool, ...] = (False,),
+    refits_each: bool = True,
 ) -> Grid:
     """Return the grid of a tuning; refits start from its middle penalty."""
     absolute = radius == "absolute"
@@ -159,6 +164,7 @@ def make_grid(
         _distinct_thresholds(pairs) if absolute else policy.thresholds,
         measured=rule == "1se",
         sharing=sharing,
+        refits_each=refits_each,
     )
 
 

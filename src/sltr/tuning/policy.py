@@ -55,6 +55,9 @@ class Policy:
     # Lower ridges are left out where the first one is worse than it was at an earlier
     # rank by more than this many standard errors.
     worse_by: float = 2.0
+    # Of more responses than this, which may share a tensor, only a shared one is
+    # refitted: curves have hundreds of responses, and refits of each take as long.
+    most_refitted: int = 50
     # Folds that choose the refit of a single fit.
     inner_folds: int = 5
     # Under `rule="average"` smaller weights would cost a refit and change little.
