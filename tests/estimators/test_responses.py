@@ -398,3 +398,11 @@ def test_of_many_responses_only_a_shared_tensor_is_refitted(rng):
     assert {row["refine"] for row in rows if not row["shared"]} == {None}
     alone = SLTRRegressorCV(refine=("reweight",), responses="separate", cv=2).fit(X, Y)
     assert alone.refine_ == "reweight"
+
+
+def test_a_saved_model_predicts_the_same_bits(rng, tmp_path):
+    X, Y, _ = drawn(rng, (5, 4), (3, 2))
+    model = SLTRRegressor().fit(X, Y)
+    assert model.coef_.flags.c_contiguous
+    loaded = sltr.load(sltr.save(model, tmp_path / "m"))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

@@ -23,7 +23,8 @@ import numpy as np
 from fuzzer import unclear
 
 import sltr
-from sltr.datasets import load_csv, load_data
+from sltr.datasets import label, load_csv, load_data
+from sltr.samples.covariates import encoding_of
 
 # Bytes of memory that reading may take beside a multiple of the file.
 ROOM, MULTIPLE = 20_000_000, 100
@@ -89,17 +90,25 @@ def _models() -> dict[str, bytes]:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 3, 2)), rng.normal(size=12)
     labels = np.where(y > 0, "up", "down")
-    fitted = [
-        sltr.SLTRRegressor().fit(X, y),
-        sltr.SLTRClassifier(epsilon=1.0).fit(X, labels),
-        sltr.SLTRRegressorCV(refine=(None, "scale"), cv=2).fit(X, y),
-        sltr.CPRegressor(rank=1).fit(X, y),
-        sltr.TensorRidge(),
-    ]
+    known = label(X, ("a", "=b"), coords=[["u", "v", "w"], [1.0, 2.0]], units=["", "s"])
+    Z = np.array([[k, "uvw"[k % 3]] for k in range(12)], object)
+    gaps = np.where(X[0, 0, 0] == X, np.nan, X)
+    fitted = {
+        "SLTRRegressor": sltr.SLTRRegressor(slices=0).fit(X, y),
+        "SLTRClassifier": sltr.SLTRClassifier(epsilon=1.0).fit(X, labels),
+        "SLTRRegressorCV": sltr.SLTRRegressorCV(cv=2).fit(X, y),
+        "SLTRClassifierCV": sltr.SLTRClassifierCV(cv=2).fit(known, np.arange(12) % 3),
+        "SLTRRegressor of tensors": sltr.SLTRRegressor().fit(known, X),
+        "SLTRRegressor beside covariates": sltr.SLTRRegressor(
+            missing="low_rank", smooth={0: 1.0}, standardize="entries"
+        ).fit(gaps, y, covariates=Z),
+        "CPRegressor": sltr.CPRegressor(rank=1).fit(X, y),
+        "TensorRidge": sltr.TensorRidge(),
+    }
     with tempfile.TemporaryDirectory() as folder:
         return {
-            type(model).__name__: sltr.save(model, Path(folder) / "model").read_bytes()
-            for model in fitted
+            name: sltr.save(model, Path(folder) / "model").read_bytes()
+            for name, model in fitted.items()
         }
 
 
@@ -114,14 +123,21 @@ def draw_model_file(rng: np.random.Generator) -> File:
 
 
 def _use_model(path: Path) -> None:
-    """Read a model and predict: what is loaded has to be of use."""
+    """Read a model and use it: predictions, its summary, a table, another file."""
     model = sltr.load(path)
     if not hasattr(model, "coef_"):
         return
-    X = np.zeros((2, *np.shape(model.coef_)))
-    predicted = np.asarray(model.predict(X))
+    X = np.zeros((2, *model.shape_in_))
+    beside = encoding_of(model).example()
+    more = {} if beside is None else {"covariates": np.repeat(beside, 2, axis=0)}
+    predicted = np.asarray(model.predict(X, **more))
     if len(predicted) != 2:
         raise AssertionError(f"{len(predicted)} predictions for 2 samples")
+    if hasattr(model, "summary"):
+        str(model.summary())
+    sltr.export(model, path.with_suffix(".csv"))
+    sltr.export(model, path.with_suffix(".nc"))
+    sltr.save(model, path)
 
 
 def _edited(rng: np.random.Generator, content: bytes) -> bytes:

@@ -24,7 +24,8 @@ def test_a_seed_is_one_case():
     np.testing.assert_array_equal(one.X, other.X)
 
 
-CHANGES = sorted(set(ORACLES) - {"repeated", "saved", "parallel"})
+OF_SLTR = {"outside_mask", "each_response", "permuted_responses"}
+CHANGES = sorted(set(ORACLES) - {"repeated", "saved", "parallel", "labelled"} - OF_SLTR)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -33,6 +34,19 @@ def test_an_oracle_notices_another_answer(name):
     X, X_new = rng.normal(size=(12, 3, 2)), rng.normal(size=(5, 3, 2))
     case = Fit("TensorRidge", {"epsilon": 1.0}, X, rng.normal(size=12), X_new)
     case = replace(case, weight=np.ones(12))
+    assert ORACLES[name](case, case.fitted()) == ""
+    wrong = replace(case, y=case.y**2).fitted()
+    assert "scores differ" in ORACLES[name](case, wrong)
+
+
+@pytest.mark.parametrize("name", sorted(OF_SLTR))
+def test_an_oracle_of_sltr_notices_another_answer(name):
+    rng = np.random.default_rng(0)
+    X, X_new = rng.normal(size=(12, 3, 2)), rng.normal(size=(5, 3, 2))
+    mask = np.array([[1, 1], [0, 1], [1, 1]], bool)
+    params = {"epsilon": 1.0, "mask": mask, "responses": "separate"}
+    case = Fit("SLTRRegressor", params, X, rng.normal(size=(12, 2)), X_new)
+    case = replace(case, seed=1)
     assert ORACLES[name](case, case.fitted()) == ""
     wrong = replace(case, y=case.y**2).fitted()
     assert "scores differ" in ORACLES[name](case, wrong)

@@ -282,7 +282,9 @@ class SLTRBase(BaseEstimator):
         shape_out = getattr(self, "shape_out_", ())
         if shape_out:
             xp, shape = array_namespace(coef), (*coef.shape[1:], *shape_out)
-            return xp.reshape(xp.moveaxis(coef, 0, -1), shape)
+            # In order in memory, as a saved model has it: it predicts the same bits.
+            parts = [coef[k, ...] for k in range(coef.shape[0])]
+            return xp.reshape(xp.stack(parts, axis=-1), shape)
         return coef[0, ...] if coef.shape[0] == 1 else coef
 
     def _set_covariates(self, task: Task, fitted: Fitted) -> Array:
