@@ -31,11 +31,12 @@ from sltr.inference import intervals, permutation_test, significant
 EDGE, TOLERANCE, CLUSTERS, FWER = 4, 6, 200, 0.1
 
 
-def permutations(draws: int, device: str, quick: bool) -> None:
-    """Print the seconds that permutations take in one process, and a loop of fits.
+def permutations(draws: int, device: str, quick: bool, jobs: int | None) -> None:
+    """Print the seconds that permutations take, and a loop of fits.
 
-    Seconds of the processor are those of one core, whatever else the machine does;
-    `n_jobs` shares the procedure's permutations among cores.
+    In one process, seconds of the processor are those of one core, whatever else the
+    machine does. `jobs` processes share the procedure's permutations; then only the
+    seconds that pass count.
     """
     sizes = [((16, 16, 8), 164, 1000)]
     if device != "cpu":
@@ -48,7 +49,7 @@ def permutations(draws: int, device: str, quick: bool) -> None:
             X, y = on_device(X, device), on_device(y, device)
 
         def permute(n, statistic, X=X, y=y):
-            permutation_test(model, X, y, n=n, statistic=statistic)
+            permutation_test(model, X, y, n=n, statistic=statistic, n_jobs=jobs)
 
         def fit(n, X=X, y=y):
             for seed in range(n):
@@ -180,11 +181,12 @@ def main() -> None:
     parser.add_argument("what", choices=("permutations", "null", "coverage", "support"))
     parser.add_argument("--draws", type=int)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, help="processes for the procedure")
     parser.add_argument("--quick", action="store_true", help="the pilot alone")
     parser.add_argument("--others", action="store_true", help="EnCluDL as well")
     given = parser.parse_args()
     if given.what == "permutations":
-        permutations(given.draws or 20, given.device, given.quick)
+        permutations(given.draws or 20, given.device, given.quick, given.jobs)
     elif given.what == "null":
         null(given.draws or 200)
     elif given.what == "coverage":
