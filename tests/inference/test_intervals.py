@@ -227,3 +227,23 @@ def test_estimators_work_inside_crepes(rng):
     wrapped.fit(X[:60], labels[:60])
     wrapped.calibrate(X[60:110], labels[60:110])
     assert len(wrapped.predict_set(X[110:], confidence=0.9)) == 50
+
+
+@pytest.mark.parametrize("shape_out", [(2,), (2, 2)])
+def test_intervals_of_several_responses(rng, shape_out):
+    X = rng.normal(size=(160, 4, 3))
+    scale = np.arange(1.0, 1.0 + np.prod(shape_out)).reshape(shape_out)
+    signal = X[:, 0, 0].reshape(-1, *[1] * len(shape_out)) * scale
+    Y = 5.0 + signal + scale * rng.normal(size=signal.shape)
+    for model in (SLTRRegressorCV(refine=None, cv=4), TensorRidge()):
+        found = intervals(model, X[:80], Y[:80])
+        lower, upper = found.predict(X[80:], level=0.8)
+        assert lower.shape == upper.shape == (80, *shape_out)
+        covered = np.mean((lower <= Y[80:]) & (Y[80:] <= upper), axis=0)
+        assert (covered > 0.65).all()
+        assert (covered < 0.95).all()
+    # Ridge with a given penalty takes each response by itself.
+    both = intervals(TensorRidge(2.0), X[:80], Y[:80]).predict(X[80:])
+    one = intervals(TensorRidge(2.0), X[:80], Y[:80].reshape(80, -1)[:, 1])
+    for end, alone in zip(both, one.predict(X[80:]), strict=True):
+        np.testing.assert_allclose(end.reshape(80, -1)[:, 1], alone, atol=1e-9)

@@ -214,3 +214,23 @@ def test_what_cannot_be_is_refused(rng, options, said):
     X, y = drawn(rng)
     with pytest.raises(ValueError, match=said):
         permutation_test(TensorRidge(), X, y, **options)
+
+
+@pytest.mark.parametrize("statistic", ["pilot", "procedure"])
+@pytest.mark.parametrize("model", [SLTRRegressorCV(refine=None, cv=3), TensorRidge()])
+def test_all_responses_of_a_sample_change_places_together(rng, model, statistic):
+    X = rng.normal(size=(40, 4, 3))
+    Y = X[:, 0, :2, None] * [1.0, -2.0] + rng.normal(size=(40, 2, 2))
+    options = {"n": 19, "statistic": statistic, "random_state": 0}
+    assert permutation_test(model, X, Y, **options).p_value == 0.05
+    # Two copies of a response say what one says, whatever the units.
+    one = permutation_test(TensorRidge(), X, Y[:, 0, 0], **options)
+    two = permutation_test(TensorRidge(), X, np.stack([Y[:, 0, 0]] * 2, 1), **options)
+    np.testing.assert_allclose(one.null, two.null, atol=1e-8)
+
+
+def test_missing_responses_are_not_permuted(rng):
+    X, Y = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
+    Y[3, 1] = np.nan
+    with pytest.raises(ValueError, match="missing"):
+        permutation_test(SLTRRegressorCV(missing_y="ridge"), X, Y, n=3)

@@ -49,7 +49,7 @@ class Intervals:
 
     Attributes
     ----------
-    y, held_out : arrays of shape (n,)
+    y, held_out : arrays of shape (n,), or (n, q1, …)
         Responses of the training samples, and predictions by the folds' fits that
         did not see them.
     fold : array of shape (n,)
@@ -59,15 +59,33 @@ class Intervals:
     y: np.ndarray
     held_out: np.ndarray
     fold: np.ndarray
-    _scores: Scores  # predictions (n, F) of new samples by all fold fits
+    _scores: Scores  # predictions (n, F, K) of new samples by all fold fits
 
     def predict(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return lower and upper ends, (n,) each; infinite for too few samples."""
+        """Return lower and upper ends, (n,) each; infinite for too few samples.
+
+        Of several responses (n, q1, …), and each by itself is covered so often.
+        """
         alpha = 1.0 - _check_level(level)
-        n = len(self.y)
-        low, high = floor(alpha * (n + 1)), ceil((1.0 - alpha) * (n + 1))
-        errors = np.abs(self.y - self.held_out)
+        errors = np.abs(self.y - self.held_out).reshape(len(self.y), -1)
         guesses = self._scores(X)
+        pairs = [
+            self._ends(guesses[:, :, k], errors[:, k], alpha)
+            for k in range(errors.shape[1])
+        ]
+        shape = (len(guesses), *self.y.shape[1:])
+        lower, upper = (
+            np.stack([pair[end] for pair in pairs], axis=1).reshape(shape)
+            for end in (0, 1)
+        )
+        return lower, upper
+
+    def _ends(
+        self, guesses: np.ndarray, errors: np.ndarray, alpha: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of one response from all folds' predictions (n, F)."""
+        n = len(errors)
+        low, high = floor(alpha * (n + 1)), ceil((1.0 - alpha) * (n + 1))
         lower, upper = np.full(len(guesses), -np.inf), np.full(len(guesses), np.inf)
         for rows in _blocks(len(guesses), n):
             centre = guesses[rows][:, self.fold]  # (rows, n)
@@ -172,8 +190,9 @@ def intervals(
     fold = np.repeat(np.arange(len(fits.splits)), [len(t) for _, t in fits.splits])
     held_out, fold, rows = fits.held_out[order], fold[order], rows[order]
     if not labels:
-        return Intervals(fits.y[rows], held_out[:, 0], fold, fits.responses)
-    return LabelSets(fits.classes, fits.y[rows], held_out, fold, fits.scores)
+        y = fits.y[rows]
+        return Intervals(y, held_out.reshape(y.shape), fold, fits.predict)
+    return LabelSets(fits.classes, fits.y[rows], held_out, fold, fits.predict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,16 +200,10 @@ class _Fits:
     """Fits on folds: what each predicts for the rows it left out, and for new ones."""
 
     splits: Sequence[Split]
-    y: np.ndarray  # (n,), of labels their places among the classes
-    held_out: np.ndarray  # (rows, 1 or n_classes), fold after fold
+    y: np.ndarray  # (n,) or (n, q1, …), of labels their places among the classes
+    held_out: np.ndarray  # (rows, K or n_classes), fold after fold
     classes: np.ndarray
-    predict: Callable[[Any], np.ndarray]  # (n, F, 1 or n_classes)
-
-    def responses(self, X: Any) -> np.ndarray:
-        return self.predict(X)[:, :, 0]
-
-    def scores(self, X: Any) -> np.ndarray:
-        return self.predict(X)
+    predict: Callable[[Any], np.ndarray]  # (n, F, K or n_classes)
 
 
 def _both_classes(scores: np.ndarray, n_classes: int) -> np.ndarray:
@@ -223,9 +236,12 @@ class _LinearFolds:
 def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     """Tune SLTR once, and fit what was chosen to all folds at once."""
     labels = is_classifier(model)
-    samples = check_samples(model, X, y, labels=labels)
+    samples = check_samples(model, X, y, labels=labels, tensors=not labels)
+    if samples.measured is not None:
+        refuse("y", "responses that are missing", "a number for each")
     Y, classes, shift = samples.Y, None, 0.0
     numbers = np.asarray(to_numpy(samples.y))
+    numbers = numbers.reshape(len(numbers), *getattr(model, "shape_out_", ()))
     if labels:
         classes, indicators = label_indicators(samples.y)
         shift = label_shift(indicators.shape[1], model.fit_intercept)
@@ -248,7 +264,8 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     n_classes = 0 if classes is None else len(classes)
     n_folds, n_responses = fitted.coef.shape[:2]
     flat = (n_folds, n_responses, -1)
-    coef, intercept = xp.reshape(fitted.coef, flat), fitted.intercept + task.y_shift
+    offset = as_array(task.y_shift * task.y_unit, fitted.intercept)
+    coef, intercept = xp.reshape(fitted.coef, flat), fitted.intercept + offset
     predict = _LinearFolds(model, coef, intercept, n_classes)
     groups_of_rows = [(rows, coef[f, ...]) for f, (_, rows) in enumerate(splits)]
     products = samples.design.inner_groups(groups_of_rows)
@@ -277,7 +294,9 @@ def _folds_one_by_one(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     """Fit any estimator to each fold."""
     labels = is_classifier(model)
     X = X if hasattr(X, "shape") else np.asarray(X)
-    numbers = np.ravel(to_numpy(y) if is_array_api(y) else np.asarray(y))
+    numbers = np.asarray(to_numpy(y) if is_array_api(y) else y)
+    if labels or numbers.shape[1:] == (1,):
+        numbers = np.ravel(numbers)
     cv = getattr(model, "cv", None)
     if groups is not None and hasattr(model, "cv"):
         msg = (
@@ -302,9 +321,10 @@ def _folds_one_by_one(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
 
 
 def _predicted(model: Any, X: Any) -> np.ndarray:
-    """Return predictions (n, 1), or the classes' scores (n, n_classes)."""
+    """Return predictions (n, K), or the classes' scores (n, n_classes)."""
     if not is_classifier(model):
-        return np.asarray(to_numpy(model.predict(X)), float).reshape(-1, 1)
+        found = np.asarray(to_numpy(model.predict(X)), float)
+        return found.reshape(len(found), -1)
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X), float)
     scores = np.asarray(to_numpy(model.decision_function(X)), float)

@@ -35,6 +35,7 @@ from sltr.arrays import (
 )
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
+from sltr.estimators.base import TensorResponses
 from sltr.estimators.labels import label_indicators, label_shift
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
@@ -121,8 +122,8 @@ def permutation_test(
         It is not changed, and need not be fitted. For "procedure": a tuned one, of
         SLTR or a peer; any other is scored by cross-validation in five folds.
     X : array of shape (n_samples, p1, …, pM)
-    y : array of shape (n_samples,)
-        Responses or labels.
+    y : array of shape (n_samples,), or (n_samples, q1, …)
+        Responses or labels. All responses of a sample change places together.
     groups : array of shape (n_samples,), optional
         Samples of one group (subject, run, film) resemble each other. Folds keep
         groups whole. Responses are permuted within groups; if all samples of a group
@@ -171,7 +172,10 @@ def permutation_test(
         model.set_params(progress=None)
     rng = check_random_state(random_state)
     checked = model if statistic == "procedure" else _like(model)
-    samples = check_samples(checked, X, y, labels=labels)
+    tensors = isinstance(model, TensorResponses) and not labels
+    samples = check_samples(checked, X, y, labels=labels, tensors=tensors)
+    if samples.measured is not None:
+        refuse("y", "responses that are missing", "a number for each")
     responses = to_numpy(samples.y)
     groups = check_groups(groups, len(responses))
     orders, permuted = draw_orders(responses, groups, n, rng)
@@ -187,7 +191,8 @@ def permutation_test(
         values = _in_processes(job, orders, n_jobs, samples.X, progress)
         scored_by = metric_name(model)
     else:
-        job = _plain_job(model, X, responses, groups, rng)
+        shape = (len(responses), *getattr(checked, "shape_out_", ()))
+        job = _plain_job(model, X, responses.reshape(shape), groups, rng)
         values = _in_processes(job, orders, n_jobs, samples.X, progress)
         scored_by = metric_name(model)
     score, null = float(values[0]), values[1:]
