@@ -8,7 +8,7 @@ voltages off, over all cycles at once, as a part of the paper's problem.
 
 # %%
 # Cycles are ordered, so their coefficients are smooth, see
-# :ref:`sphx_glr_auto_examples_plot_battery_smooth.py`. A larger radius switches off
+# :ref:`sphx_glr_gallery_plot_battery_smooth.py`. A larger radius switches off
 # more voltages; the duality gap says how exactly each problem was solved.
 
 import matplotlib.pyplot as plt

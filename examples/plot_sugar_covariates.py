@@ -13,7 +13,6 @@ spectrum adds to them.
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from sklearn.model_selection import train_test_split
 
 import sltr
@@ -21,29 +20,26 @@ from sltr import plotting
 
 sugar = sltr.datasets.load_sugar()
 X, y = sugar.X[1:], sugar.y[1:]
-table = pd.DataFrame(
-    {
-        "colour before": sugar.y[:-1],
-        "shift": np.array(["first", "second", "third"])[np.arange(len(y)) % 3],
-    }
-)
+before = sugar.y[:-1]
+shift = np.array(["first", "second", "third"])[np.arange(len(y)) % 3]
+table = np.column_stack([before.astype(object), shift.astype(object)])
 figure, ax = plt.subplots(figsize=(3.6, 3.2), layout="constrained")
-ax.plot(table["colour before"], y, ".")
+ax.plot(before, y, ".")
 ax.set(xlabel="colour eight hours before", ylabel="colour")
 
 # %%
 # Held-out R² of either, and of both. Words are categories, with a coefficient for each
-# level but the first.
+# level but the first. A pandas table would give its columns' names.
 
 rows, test = train_test_split(np.arange(len(y)), random_state=0)
-known, new = table.iloc[rows], table.iloc[test]
+known, new = table[rows], table[test]
 nothing = np.zeros((len(y), 2, 2))  # samples that say nothing
-before = sltr.SLTRRegressor().fit(nothing[rows], y[rows], covariates=known)
+alone = sltr.SLTRRegressor().fit(nothing[rows], y[rows], covariates=known)
 spectra = sltr.SLTRRegressorCV().fit(X[rows], y[rows])
 both = sltr.SLTRRegressorCV().fit(X[rows], y[rows], covariates=known)
 ridge = sltr.TensorRidge().fit(X[rows], y[rows])
 scores = {
-    "covariates alone": before.score(nothing[test], y[test], covariates=new),
+    "covariates alone": alone.score(nothing[test], y[test], covariates=new),
     "ridge, spectra alone": ridge.score(X[test], y[test]),
     "SLTR, spectra alone": spectra.score(X[test], y[test]),
     "SLTR, both": both.score(X[test], y[test], covariates=new),

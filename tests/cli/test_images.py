@@ -97,6 +97,7 @@ def test_a_model_of_masked_images_predicts_without_the_mask(here, capsys):
     assert run("predict", "masked.sltr", "new", "--mask", "mask.nii.gz") == 0
     assert capsys.readouterr().out == own
     assert run("report", "masked.sltr", "bids", "--target", "age") == 0
+    assert '"label": "age"' in (here / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_model_is_drawn_and_exported(here, capsys):

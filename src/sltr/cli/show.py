@@ -113,7 +113,9 @@ def report(
     modes: Annotated[
         str | None, typer.Option(help="Names of the modes, with commas.")
     ] = None,
-    response: Annotated[str, typer.Option(help="Name of the response.")] = "response",
+    response: Annotated[
+        str | None, typer.Option(help="Name of the response; default: --target.")
+    ] = None,
     config: Config = None,
 ) -> None:
     """Write one HTML page about a model: scores, coefficient, tuning, method text.
@@ -156,7 +158,7 @@ def report(
         covariates=loaded.covariates,
         covariates_test=None if unseen is None else unseen.covariates,
         title=title,
-        response=response,
+        response=response or target or "response",
         mode_names=parse_names(modes) or None,
     )
     say(f"Wrote {page}; open it in a browser.")
