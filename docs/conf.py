@@ -1,5 +1,6 @@
 """Configuration of the documentation site."""
 
+import inspect
 import warnings
 from html import escape
 
@@ -98,6 +99,62 @@ def displayed_math(self, node):
     raise nodes.SkipNode
 
 
+# Methods of all estimators take the same things: they are described once, here.
+PARAMETERS = {
+    "X": (
+        "array of shape (n, p1, …, pM)",
+        "Samples, the first axis counts them. Flat rows if `feature_shape` is given.",
+    ),
+    "y": (
+        "array of shape (n,), or (n, q1, …, qQ) where responses may be tensors",
+        "Responses: numbers for regressors, labels for classifiers.",
+    ),
+    "sample_weight": (
+        "array of shape (n,), optional",
+        "How much each sample counts; by default all count the same.",
+    ),
+    "groups": (
+        "array of shape (n,), optional",
+        "The group of each sample. Samples of a group are left out together.",
+    ),
+    "covariates": (
+        "array or table of n rows, optional",
+        "What is known of the samples beside their tensors, such as age and site. It "
+        "has coefficients of its own, without a penalty.",
+    ),
+    "classes": ("array, optional", "All labels there will be: needed the first time."),
+    "solve": ("bool", "False only adds the samples; a later call solves for all."),
+    "test": (
+        "PermutationTest, optional",
+        "Of `sltr.inference.permutation_test`: its p-value is shown.",
+    ),
+    "multioutput": (
+        '"uniform_average", "variance_weighted", "raw_values" or array',
+        "How scores of several responses are averaged, as in scikit-learn.",
+    ),
+}
+
+
+def add_parameters(app, what, name, obj, options, lines):
+    """Add the parameters to methods whose docstring has no list of them."""
+    listed = any(line.strip() == "Parameters" for line in lines)
+    if what != "method" or listed or not name.startswith("sltr."):
+        return
+    names = [n for n in inspect.signature(obj).parameters if n != "self"]
+    unknown = [n for n in names if n not in PARAMETERS]
+    if unknown:
+        logging.getLogger(__name__).warning("%s: describe %s", name, unknown)
+    known = [n for n in names if n in PARAMETERS]
+    if known:
+        lines += ["", "Parameters", "----------"]
+        for one in known:
+            kind, text = PARAMETERS[one]
+            lines += [f"{one} : {kind}", f"    {text}"]
+        lines.append("")
+
+
 def setup(app):
     """Teach Sphinx to write MathML, by the converter that docutils has."""
+    # Before numpydoc, which reads the list.
+    app.connect("autodoc-process-docstring", add_parameters, priority=400)
     app.add_html_math_renderer("mathml", (inline_math, None), (displayed_math, None))
