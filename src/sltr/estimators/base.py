@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from html import escape
 from math import prod
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 from sklearn.base import (
@@ -357,6 +357,28 @@ class TensorResponses(RegressorMixin):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    @overload
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        covariates: Any = None,
+        *,
+        multioutput: Literal["raw_values"],
+    ) -> np.ndarray: ...
+
+    @overload
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        covariates: Any = None,
+        *,
+        multioutput: Any = "uniform_average",
+    ) -> float: ...
 
     def score(
         self,
