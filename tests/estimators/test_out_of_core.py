@@ -523,7 +523,7 @@ def test_bad_values_and_broken_chunks_leave_the_model_as_it_was(rng):
     ("change", "message"),
     [
         (lambda X, y: (X, y[:-1]), "equal numbers"),
-        (lambda X, y: (X, np.where(y > y.mean(), np.nan, y)), "finite"),
+        (lambda X, y: (X, np.where(y > y.mean(), np.nan, y)), "y contains NaN"),
         (lambda X, y: (X, None), "y=None"),
         (lambda X, y: (X.astype(complex), y), "real numbers"),
         (lambda X, y: (X[:, 0, 0, 0], y), "first axis counts"),

@@ -854,6 +854,10 @@ def _admissible(case: Fit) -> Fit:
     ) == (None, "scale"):
         # Its factors are found on folds of the rows that are trained on.
         params["refine"] = (None,)
+    moved = case.oracle in ("whole_weights", "permuted_samples")
+    if moved and params.get("missing") == "low_rank":
+        # Its rank restores entries that are hidden by the places of the samples.
+        params["missing"] = "mean"
     if case.oracle == "whole_weights" and "scoring" in params:
         # A fold that holds one sample is scored by another measure than R².
         labels = "Classifier" in case.name
