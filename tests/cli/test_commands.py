@@ -110,6 +110,23 @@ def test_tune_chooses_and_says_what(folder):
     assert "sltr report tuned.sltr data.npz" in done.stderr
 
 
+def test_counts_are_fitted_by_likelihood(folder):
+    data = dict(np.load(folder / "data.npz"))
+    y = np.random.default_rng(0).poisson(np.exp(data["y"] / np.std(data["y"])))
+    np.savez(folder / "counts.npz", X=data["X"], y=y.astype(float))
+    common = ("counts.npz", "--family", "poisson", "--out", "counts.sltr", "--json")
+    for command in ("fit", "tune"):
+        done = sltr(command, *common, folder=folder)
+        assert done.returncode == 0, done.stderr
+        model = load(folder / "counts.sltr")
+        assert model.family == "poisson"
+        assert (model.predict(data["X"]) > 0).all()
+    assert "held-out D²" in json.loads(done.stdout)
+    other = sltr("tune", *common, "--method", "lasso", folder=folder)
+    assert other.returncode != 0
+    assert "--family=poisson" in other.stderr.replace("\n", "")
+
+
 def test_compare_prints_one_fair_table(folder):
     options = ("--methods", "elem_ridge", "--folds", 2, "--json")
     done = sltr("compare", "data.npz", *options, folder=folder)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from sltr.core.families import FAMILIES
 from sltr.core.tensor import cp_to_tensor
 from sltr.peers.trr import fit_with_groups
 from sltr.refine.factors import CP, Form, Tucker, sweep, unfoldings
-from sltr.refine.glm import FAMILIES, TensorGLM, fit_blocks, glm_starts
+from sltr.refine.glm import TensorGLM, fit_blocks, glm_starts
 
 SHAPES = [(5,), (4, 3), (4, 3, 2), (2, 3, 2, 3), (2, 2, 3, 2, 2)]
 
@@ -129,7 +130,7 @@ def test_objective_never_rises_and_is_what_it_says(family, form, l1):
     path = np.array(found.path)
     assert np.all(np.diff(path) <= 1e-9 * path[0])
     eta = X.reshape(len(X), -1) @ found.structure.coef().ravel()
-    deviance = problem.family.deviance(problem.y, eta + found.gamma[0], problem.weight)
+    deviance = problem.weight @ problem.family.deviance(problem.y, eta + found.gamma[0])
     penalty = sum(np.sum(b**2) + l1 * np.sum(np.abs(b)) for b in found.blocks)
     assert deviance + penalty == pytest.approx(path[-1], rel=1e-8)
 

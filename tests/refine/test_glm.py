@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from sltr.refine.glm import FAMILIES, TensorGLM, solve_block
+from sltr.core.families import FAMILIES
+from sltr.refine.glm import TensorGLM, solve_block
 
 sm = pytest.importorskip("statsmodels.api")
 
@@ -57,7 +58,7 @@ def test_wide_block_equals_the_direct_minimum(family):
 
     def objective(theta):
         eta = design @ theta[:20] + theta[20]
-        deviance = problem.family.deviance(problem.y, eta, problem.weight)
+        deviance = problem.weight @ problem.family.deviance(problem.y, eta)
         return deviance + ridge @ theta[:20] ** 2
 
     best = minimize(objective, np.zeros(21), method="BFGS", options={"gtol": 1e-7})
@@ -87,7 +88,7 @@ def test_far_start_does_not_raise_the_objective():
     problem, design = _problem("poisson", rng)
     start = 3.0 * rng.standard_normal(4)
     ridge = np.ones(4)
-    before = problem.family.deviance(problem.y, design @ start, problem.weight)
+    before = problem.weight @ problem.family.deviance(problem.y, design @ start)
     coef, _, deviance = solve_block(problem, design.T, start, np.zeros(1), ridge)
     assert deviance + coef @ coef < before + start @ start
 

@@ -33,6 +33,14 @@ from sltr.cli.reading import (
     refuse_labels,
 )
 
+FamilyName = Annotated[
+    str | None,
+    typer.Option(
+        help="Likelihood instead of least squares: binomial or multinomial for labels, "
+        "poisson for counts.",
+        metavar="NAME",
+    ),
+]
 REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
 
 
@@ -60,6 +68,7 @@ def fit(
     refine: Annotated[
         str, typer.Option(help=f"{', '.join(REFINEMENTS)}: undo the shrinkage.")
     ] = "none",
+    family: FamilyName = None,
     memory_limit: Memory = None,
     device: Device = "cpu",
     json: Json = False,
@@ -82,6 +91,7 @@ def fit(
 
     check_destination(out)
     choose(refine, REFINEMENTS, "--refine")
+    _check_family(family)
     if not absolute:
         _check_fraction(lambda_sparse, "--lambda-sparse", "entry")
         _check_fraction(lambda_low, "--lambda-low", "singular value")
@@ -102,6 +112,7 @@ def fit(
         lambda_low=lambda_low,
         radius="absolute" if absolute else "relative",
         refine=None if refine == "none" else refine,
+        family=family,
         memory_limit=memory_limit,
     )
     X, responses = placed(loaded, device, labels=labels)
@@ -110,6 +121,11 @@ def fit(
         model.fit(X, responses, covariates=loaded.covariates)
     given = data, reading_options(y, target, mask, covariates)
     write_model(model.set_params(progress=None), loaded, out, given, json)
+
+
+def _check_family(family: str | None) -> None:
+    if family is not None:
+        choose(family, ("binomial", "multinomial", "poisson"), "--family")
 
 
 def _check_fraction(value: float, option: str, what: str) -> None:
@@ -156,6 +172,7 @@ def tune(
             metavar="N",
         ),
     ] = None,
+    family: FamilyName = None,
     memory_limit: Memory = None,
     jobs: Jobs = None,
     device: Device = "cpu",
@@ -171,6 +188,7 @@ def tune(
         sltr tune bold.nii.gz --y runs.csv --target face --groups run
         sltr tune spectra.npz --target water,fat,protein
         sltr tune data.npz --epsilons 1,10,100
+        sltr tune spikes.npz --target counts --family poisson
         sltr tune data.npz --method remurs --folds 10 --jobs -1
         sltr tune data.npz --device cuda
     """
@@ -186,7 +204,12 @@ def tune(
     check_destination(out)
     entry = registered(method)
     _refuse_null(method)
-    of_sltr = {"--epsilons": epsilons, "--memory-limit": memory_limit}
+    of_sltr = {
+        "--epsilons": epsilons,
+        "--family": family,
+        "--memory-limit": memory_limit,
+    }
+    _check_family(family)
     if method != "sltr":
         _refuse_given(of_sltr, entry.title)
     penalties = None if epsilons is None else _penalties(epsilons)
@@ -213,6 +236,8 @@ def tune(
     settings: dict[str, Any] = {"memory_limit": memory_limit}
     if penalties is not None:
         settings["epsilons"] = penalties
+    if family is not None:
+        settings["family"] = family
     with progress_bar(f"Tuning {entry.title}", quiet=json) as move:
         model = tune_method(
             entry,

@@ -197,7 +197,8 @@ def _held_out(model: Any) -> dict[str, Any]:
     for name, folds in getattr(model, "held_out_scores_", {}).items():
         known = np.asarray(folds, float)[np.isfinite(folds)]
         if len(known):
-            title = {"roc_auc": "AUROC", "r2": "R²"}.get(name, name.replace("_", " "))
+            known_names = {"roc_auc": "AUROC", "r2": "R²", "d2": "D²"}
+            title = known_names.get(name, name.replace("_", " "))
             facts[f"held-out {title}"] = float(known.mean())
             if len(known) > 1:
                 error = known.std(ddof=1) / np.sqrt(len(known))

@@ -16,12 +16,13 @@ from sklearn.base import (
     is_classifier,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings, make_sparsity
+from sltr.core.families import FAMILIES, Family
 from sltr.core.sparsity import Sparsity
 from sltr.core.tensor import flatten, numerical_ranks
 from sltr.estimators.labels import (
@@ -31,8 +32,9 @@ from sltr.estimators.labels import (
     winning_labels,
 )
 from sltr.estimators.summary import Summary, summarise
-from sltr.parameters import check_choice, verbose_logger, warn_caller
+from sltr.parameters import check_choice, refuse, verbose_logger, warn_caller
 from sltr.refine.lasso import MAX_STEPS
+from sltr.ridge.likelihood import MAX_STEPS as MAX_STEPS_OF_PILOT
 from sltr.samples.check import check_new_samples, explained_overflow
 from sltr.samples.covariates import (
     Encoding,
@@ -42,7 +44,7 @@ from sltr.samples.covariates import (
 )
 from sltr.samples.front import Front, front_plan
 from sltr.samples.labelled import Labels
-from sltr.samples.samples import Samples, as_design
+from sltr.samples.samples import Samples, as_design, is_lazy
 from sltr.samples.smooth import mode_number
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
 from sltr.tuning.final import Fitted
@@ -51,6 +53,8 @@ from sltr.tuning.maps import task_in_best_map
 from sltr.tuning.policy import DEFAULT, Policy
 from sltr.tuning.task import Task, prepare
 
+# Of a likelihood's pilot; Newton's steps end far below it.
+LARGEST_RESIDUAL = 1e-4
 # What a fit may do to its samples beforehand, and what stands for nothing.
 FRONT_DEFAULTS = {
     "mask": None,
@@ -171,6 +175,39 @@ class SLTRBase(BaseEstimator):
             )
             raise ValueError(msg)
 
+    def _likelihood(self, samples: Samples, Y: Array) -> Family | None:
+        """Return the family of the responses (n, K); None for least squares."""
+        if self.family is None:
+            return None
+        labels = is_classifier(self)
+        check_choice(
+            "family",
+            self.family,
+            ("binomial", "multinomial") if labels else ("poisson",),
+        )
+        asked = [self.refine] if isinstance(self.refine, str) else self.refine
+        if is_lazy(samples.X):
+            msg = (
+                f"family={self.family!r} was given for samples that stay in a file or "
+                "on a cluster; expected samples in memory. Load them, or leave it out."
+            )
+            raise ValueError(msg)
+        if "scale" in (asked or ()):
+            refuse("refine", self.refine, "no 'scale', which is of least squares")
+        if labels and self.responses != "separate":
+            refuse("responses", self.responses, "'separate' beside a family")
+        if labels and self.family == "binomial" and Y.shape[1] > 1:
+            refuse("family", self.family, f"'multinomial' for {Y.shape[1]} classes")
+        if not labels:
+            if self.missing_y != "error":
+                refuse("missing_y", self.missing_y, "'error' beside family='poisson'")
+            if Y.shape[1] > 1:
+                what = f"{Y.shape[1]} responses of each sample"
+                refuse("y", what, "one count beside family='poisson'")
+            check_counts(Y)
+        # Two classes have one indicator: both families are the same.
+        return FAMILIES["binomial" if labels and Y.shape[1] == 1 else self.family]
+
     def _task(
         self,
         samples: Samples,
@@ -180,8 +217,10 @@ class SLTRBase(BaseEstimator):
     ) -> Task:
         """Prepare a fit in the map that predicts best, of those that are allowed.
 
-        Maps are compared by leave-one-out errors, or on the given splits.
+        Maps are compared by leave-one-out errors, or on the given splits; those of a
+        likelihood too by least squares, its first step from the null model.
         """
+        family = self._likelihood(samples, Y)
         plan = front_plan(
             samples,
             fit_intercept=self.fit_intercept,
@@ -202,6 +241,7 @@ class SLTRBase(BaseEstimator):
                 unconverged=warn_of_pilot,
                 policy=self._policy,
                 y_shift=y_shift,
+                family=family,
                 # Indicators of classes have a unit already.
                 in_units=not is_classifier(self),
                 shape_out=self._modes_out(Y),
@@ -274,6 +314,10 @@ class SLTRBase(BaseEstimator):
             self.ranks_ = ranks[0] if single else ranks
         else:
             self.ranks_ = numerical_ranks(self.coef_)
+        self.pilot_residual_ = None
+        if task.family is not None:
+            self.pilot_residual_ = fitted.residual
+            warn_of_likelihood(fitted.residual)
         scales = factors.reshape(shape_out) if shape_out else factors
         self.scale_ = scales if is_classifier(self) or shape_out else float(scales[0])
 
@@ -327,6 +371,35 @@ def warn_of_lasso(gap: float) -> None:
         )
 
 
+def warn_of_likelihood(residual: float) -> None:
+    """Warn of a likelihood's pilot that ran out of steps."""
+    if residual > LARGEST_RESIDUAL:
+        warn_caller(
+            f"The likelihood's pilot stopped after {MAX_STEPS_OF_PILOT} reweighted "
+            f"solves at a gradient of {residual:.1e}, relative to that of the null "
+            "model. Increase epsilon, or divide X by its standard deviation.",
+            ConvergenceWarning,
+        )
+
+
+def check_counts(Y: Array) -> None:
+    """Refuse responses that are not counts."""
+    xp = array_namespace(Y)
+    least, most = float(xp.min(Y)), float(xp.max(Y))
+    if least < 0.0:
+        msg = (
+            f"family='poisson' was given a response of {least:g}; expected counts of "
+            "at least 0. Use family=None for other responses."
+        )
+        raise ValueError(msg)
+    if most == 0.0:
+        msg = (
+            "family='poisson' was given responses that are all 0; expected some count "
+            "above it. There is nothing to fit."
+        )
+        raise ValueError(msg)
+
+
 def warn_of_pilot(residual: float, n_iter: int) -> None:
     """Warn that conjugate gradients for the pilot ran out of iterations."""
     warn_caller(
@@ -355,7 +428,10 @@ class TensorResponses(RegressorMixin):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        family = getattr(self, "family", None)
+        counts = isinstance(family, str) and family == "poisson"
+        tags.target_tags.positive_only = counts
+        tags.target_tags.multi_output = not counts
         return tags
 
     @overload
@@ -389,7 +465,7 @@ class TensorResponses(RegressorMixin):
         *,
         multioutput: Any = "uniform_average",
     ) -> float | np.ndarray:
-        """Return R² of the predictions.
+        """Return R² of the predictions; of counts D², the deviance explained.
 
         `multioutput` is scikit-learn's: "uniform_average", the mean over all
         responses; "variance_weighted"; "raw_values", one for each response in their
@@ -418,6 +494,10 @@ class TensorResponses(RegressorMixin):
             parts = np.array([_r2_part(one, other, weight) for one, other in pairs])
             found = _averaged(parts[:, 0], parts[:, 1], multioutput)
             return np.reshape(found, shape_out) if np.ndim(found) else float(found)
+        if getattr(self, "family", None) is not None:
+            return float(
+                d2_tweedie_score(truth, predicted, sample_weight=weight, power=1)
+            )
         with explained_overflow():
             found = r2_score(
                 truth, predicted, sample_weight=weight, multioutput=multioutput
@@ -480,6 +560,17 @@ class CalibratedLabels(ClassifierBeside, SLTRBase):
         return probabilities(logits, own_sigmoids=has_own_sigmoids(self.sigmoids_))
 
 
+def squares_only(model: Any) -> bool:
+    """Say whether a model is of least squares, which needs but moments of samples."""
+    if model.family is not None:
+        msg = (
+            f"family={model.family!r} was given; expected None for partial_fit: a "
+            "likelihood has to see all samples again. Use fit."
+        )
+        raise AttributeError(msg)
+    return True
+
+
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
@@ -531,8 +622,10 @@ def scores_with_covariates(model: Any, X: Any, covariates: Any = None) -> Array:
 
 
 def tensor_predictions(model: Any, X: Any, covariates: Any = None) -> Array:
-    """Return predictions (n, q1, …, qQ), or (n,) of numbers."""
+    """Return predictions (n, q1, …, qQ), or (n,) of numbers and of expected counts."""
     scores = scores_with_covariates(model, X, covariates)
+    if getattr(model, "family", None) is not None:
+        return FAMILIES[model.family].mean(scores)
     # A model of an earlier version has no shape of responses.
     shape_out = getattr(model, "shape_out_", ())
     return array_namespace(scores).reshape(scores, (scores.shape[0], *shape_out))

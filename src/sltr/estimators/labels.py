@@ -132,6 +132,13 @@ def calibrated_scores(scores: Array, sigmoids: np.ndarray) -> Array:
     return scores @ xp.matrix_transpose(lines[:, :-1]) + lines[:, -1]
 
 
+def own_logits(n_responses: int) -> np.ndarray:
+    """Return the sigmoids of scores that are log-odds or logits by themselves."""
+    if n_responses == 1:
+        return np.array([[1.0, 0.0]])
+    return np.column_stack([np.eye(n_responses), np.zeros(n_responses)])
+
+
 def has_own_sigmoids(sigmoids: np.ndarray) -> bool:
     """Say whether each score has a slope and an offset, and no other score counts.
 

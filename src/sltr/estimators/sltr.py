@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.utils.metaestimators import available_if
 
 from sltr.arrays import (
     Array,
@@ -21,6 +22,7 @@ from sltr.estimators.base import (
     CalibratedLabels,
     SLTRBase,
     TensorResponses,
+    squares_only,
     tensor_predictions,
     unchanged_on_failure,
     warn_of_lasso,
@@ -32,6 +34,7 @@ from sltr.estimators.labels import (
     fit_sigmoids,
     label_indicators,
     label_shift,
+    own_logits,
 )
 from sltr.estimators.partial_fit import (
     add_chunk,
@@ -49,12 +52,13 @@ from sltr.tuning.candidates import (
     RESPONSES,
     Candidate,
     check_room,
+    likely_epsilon,
 )
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds
 from sltr.tuning.passes import lacking_room
-from sltr.tuning.search import choose_refit
+from sltr.tuning.search import choose_refit, inner_folds
 from sltr.tuning.task import Task
 
 
@@ -73,6 +77,7 @@ class _SLTR(SLTRBase):
         solver: str = "admm",
         refine: str | tuple | None = None,
         responses: str = "shared",
+        family: str | None = None,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         mask: Any = None,
@@ -99,6 +104,7 @@ class _SLTR(SLTRBase):
         self.solver = solver
         self.refine = refine
         self.responses = responses
+        self.family = family
         self.fit_intercept = fit_intercept
         self.feature_shape = feature_shape
         self.mask = mask
@@ -117,25 +123,39 @@ class _SLTR(SLTRBase):
         self.progress = progress
         self.verbose = verbose
 
-    def _candidate(self, task: Task) -> Candidate:
+    def _candidate(self, task: Task, folds: Folds | None) -> Candidate:
         check_choice("responses", self.responses, RESPONSES)
         return Candidate(
-            choose_epsilon(task.system, self.epsilon, task.samples.weight),
+            self._chosen_epsilon(task, folds),
             check_nonnegative(self.lambda_sparse, "lambda_sparse"),
             check_nonnegative(self.lambda_low, "lambda_low"),
             shared=bool(task.shape_out) and self.responses == "shared",
         )
 
+    def _chosen_epsilon(self, task: Task, folds: Folds | None) -> float:
+        """Return the penalty; that of a likelihood is chosen by folds."""
+        given = not (isinstance(self.epsilon, str) and self.epsilon == "loo")
+        if task.family is None or given:
+            found = choose_epsilon(task.system, self.epsilon, task.samples.weight)
+            if task.family is not None and not found > 0.0:
+                refuse("epsilon", self.epsilon, "a positive number for a likelihood")
+            return found
+        return likely_epsilon(task, inner_folds(task) if folds is None else folds)
+
     def _fit_task(self, task: Task, folds: Folds | None = None) -> Fitted:
-        """Fit on all samples and, from the same Gram matrix, on each fold's."""
-        candidate = self._candidate(task)
+        """Fit on all samples and, from the same Gram matrix, on each fold's.
+
+        A likelihood needs no scores of samples that it has not seen: its folds only
+        choose.
+        """
+        candidate = self._candidate(task, folds)
         n_subsets = 1 + (task.policy.inner_folds if folds is None else len(folds.rows))
         n_items = n_subsets * task.Y.shape[1]
         check_room(self.refine, lacking_room(task.samples.X, n_items, task.policy))
         self._check_obeyed([self.refine])
         member, held = choose_refit(task, candidate, self.refine, folds)
         training = task.everyone
-        if folds is not None:
+        if folds is not None and task.family is None:
             xp = array_namespace(training)
             training = xp.concat([training, folds.training], axis=0)
         fitted = final_fit(task, [member], training, held)
@@ -209,6 +229,15 @@ class SLTRRegressor(TensorResponses, _SLTR):
         and modes of one entry do not count. "reweight", "tucker" and "cp" are shared
         likewise, their ranks those of all M + Q modes, unless samples stay in a file;
         "sparse" takes each response by itself.
+    family : None or "poisson"
+        None: least squares, as in the paper. "poisson": y are counts with mean
+        exp(⟨W, X⟩ + b). The pilot is then that of the penalised likelihood,
+        min_{W,b} −log L(y; ⟨W, X⟩ + b) + (ε/2)·‖W‖², found by reweighted
+        ridge solves from the same Gram matrix, and the paper's
+        problem is solved about it. Refits are least squares on the pilot's working
+        responses, in the pilot's working weights. The intercept is the most likely one
+        for `coef_`. `epsilon="loo"` takes the penalty of least deviance on five folds.
+        `predict` returns means and `score` D²; the samples have to be in memory.
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Shape to fold flat rows into, for use behind tools that flatten.
@@ -295,6 +324,9 @@ class SLTRRegressor(TensorResponses, _SLTR):
         Of a refit, given or chosen, as a tuple `refine=(kind, …)` takes them.
     scale_ : float, or array of shape (q1, …, qQ)
         The factor of `refine="scale"`, else 1.
+    pilot_residual_ : float or None
+        Of a `family`: the gradient of the penalised likelihood at `pilot_`, relative to
+        that of the null model; None for least squares, which are exact.
     mask_ : array of shape (p1, …, pM), or None
         The entries that were looked at; None for all of them.
     standardize_ : None or "entries"
@@ -343,13 +375,15 @@ class SLTRRegressor(TensorResponses, _SLTR):
         penalised: what they explain is removed from samples and responses.
         """
         sample_weight = measured_weight(self, y, sample_weight)
-        samples = check_samples(self, X, y, sample_weight, tensors=True)
+        tensors = self.family is None
+        samples = check_samples(self, X, y, sample_weight, tensors=tensors)
         samples = self._beside(samples, covariates, sample_weight)
         self.__dict__.pop("_moments", None)
         with explained_memory(), fitting_threads(samples.X):
             self._fit_task(self._task(samples, samples.Y))
         return self
 
+    @available_if(squares_only)
     @unchanged_on_failure
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, solve: bool = True
@@ -383,7 +417,10 @@ class SLTRRegressor(TensorResponses, _SLTR):
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
-        """Return predictions of shape (n,), or (n, q1, …, qQ), for new samples."""
+        """Return predictions of shape (n,), or (n, q1, …, qQ), for new samples.
+
+        With `family="poisson"` they are expected counts.
+        """
         return tensor_predictions(self, X, covariates)
 
 
@@ -404,6 +441,11 @@ entry_weights, positive, tol, max_iter, n_jobs, memory_limit, progress, verbose
     responses : {"separate", "shared"}
         Whether each class has a problem of its own, or all of more than two classes
         share one, as for `SLTRRegressor`.
+    family : None, "binomial" or "multinomial"
+        None: least squares on the labels. Else the likelihood of two classes, or of
+        two or more, as for `SLTRRegressor`: scores are log-odds, or logits whose
+        softmax are the probabilities, and no sigmoid is fitted to held-out scores.
+        Classes have penalties and problems of their own: `responses` is "separate".
     class_weight : None, "balanced" or dict
         Weights of the samples by their class, on top of `sample_weight`: given by
         label, or such that all classes weigh the same. Probabilities are those of
@@ -418,9 +460,10 @@ entry_weights, positive, tol, max_iter, n_jobs, memory_limit, progress, verbose
     sigmoids_ : array of shape (1, 2) or (n_classes, n_classes + 1)
         Of two classes slope and offset of the log-odds. Of more, for each class its
         weights on all scores and its offset; probabilities are the softmax. In models
-        that were saved before, (n_classes, 2): one sigmoid a class.
-    epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, mask_, \
-standardize_, smooth_, fill_, shape_in_, n_features_in_
+        that were saved before, (n_classes, 2): one sigmoid a class. With a `family`
+        they leave scores as they are.
+    pilot_residual_, epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, \
+mask_, standardize_, smooth_, fill_, shape_in_, n_features_in_
         As for `SLTRRegressor`.
     scale_ : array of shape (1 or n_classes,)
         The factors of `refine="scale"`, else ones.
@@ -449,6 +492,7 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
         solver: str = "admm",
         refine: str | tuple | None = None,
         responses: str = "separate",
+        family: str | None = None,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         mask: Any = None,
@@ -477,6 +521,7 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
             solver=solver,
             refine=refine,
             responses=responses,
+            family=family,
             fit_intercept=fit_intercept,
             feature_shape=feature_shape,
             mask=mask,
@@ -514,10 +559,14 @@ standardize_, smooth_, fill_, shape_in_, n_features_in_
             splits = calibration_folds(indicators)
             folds = Folds.of(task, splits) if splits else None
             fitted = self._fit_task(task, folds)
+        if task.family is not None:
+            self.sigmoids_ = own_logits(indicators.shape[1])
+            return self
         scores = _out_of_fold(fitted, samples, folds)
         self.sigmoids_ = fit_sigmoids(scores, indicators, to_numpy(samples.weight))
         return self
 
+    @available_if(squares_only)
     @unchanged_on_failure
     def partial_fit(
         self,

@@ -23,6 +23,7 @@ from sltr.estimators.labels import (
     fit_sigmoids,
     label_indicators,
     label_shift,
+    own_logits,
 )
 from sltr.parameters import check_choice, progress_of, warn_caller
 from sltr.samples.check import check_samples, measured_weight
@@ -48,7 +49,7 @@ from sltr.tuning.choose import (
     cv_table,
     null_scores,
 )
-from sltr.tuning.final import Fitted, choose_radius, final_fit
+from sltr.tuning.final import Fitted, choose_radius, final_fit, reweighted_choice
 from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
 from sltr.tuning.held_out import HeldOut
 from sltr.tuning.passes import lacking_room
@@ -68,6 +69,7 @@ class _SLTRCV(SLTRBase):
         *,
         refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
         responses: str | Sequence[str] = RESPONSES,
+        family: str | None = None,
         cv: Any = 5,
         scoring: str | Callable | None = None,
         rule: str = "average",
@@ -97,6 +99,7 @@ class _SLTRCV(SLTRBase):
         self.lambdas_low = lambdas_low
         self.refine = refine
         self.responses = responses
+        self.family = family
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
@@ -164,6 +167,8 @@ class _SLTRCV(SLTRBase):
                 grouped=grouped,
             )
             choice = self._last_step(task, held, choice)
+            if task.family is not None and choice.radius is not None:
+                held, choice = reweighted_choice(task, held, choice)
             members, radius = choice.members, choice.radius
             fitted = final_fit(task, members, task.everyone, held, radius)
         null = null_scores(task, held.folds, self.scoring, classes, weighted)
@@ -194,11 +199,11 @@ class _SLTRCV(SLTRBase):
         grouped: bool = False,
     ) -> tuple[HeldOut, Choice]:
         """Choose among candidates by their scores on the rows that folds leave out."""
-        folds = Folds.of(task, splits)
+        folds, on_folds = Folds.of(task, splits), grouped or task.family is not None
         sharing = check_sharing(self.responses, task.shape_out)
         few = task.Y.shape[1] <= task.policy.most_refitted
         grid = make_grid(
-            grid_epsilons(task, self.epsilons, folds if grouped else None),
+            grid_epsilons(task, self.epsilons, folds if on_folds else None),
             *tried,
             self.radius,
             task.policy,
@@ -252,7 +257,8 @@ class _SLTRCV(SLTRBase):
         self.held_out_scores_ = answer_scores(
             task, held.folds, choice.held_out, hasattr(self, "classes_")
         )
-        self.scored_by_ = default_metric(held.folds.rows)
+        likelihood = task.family is not None
+        self.scored_by_ = default_metric(held.folds.rows, likelihood=likelihood)
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
         self.sparse_radius_ = choice.radius
@@ -286,6 +292,11 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
         a tensor of its own, or all share one, as for `SLTRRegressor`; held-out errors
         choose. Of more than 50 responses only a shared tensor is refitted, unless
         "separate" is given alone.
+    family : None or "poisson"
+        As for `SLTRRegressor`. Candidates are compared by their deviance on the samples
+        left out, and so are penalties. With `rule="average"` refits are made again
+        about the answer that they led to, up to three times, as long as that deviance
+        falls. Working responses of a fold come from its training samples alone.
     cv : int, splitter or iterable
         As in scikit-learn, but a number means shuffled folds, always the same ones.
         Where neighbouring samples resemble each other, as in one recording, give
@@ -293,7 +304,8 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
     scoring : str or callable, optional
         As in scikit-learn; R² by default, the mean over responses, or minus the
         squared error where a fold
-        is a single sample.
+        is a single sample; with a `family` D², one minus the deviance over that of
+        the null model of the training samples.
     rule : {"average", "vote", "best", "1se"}
         "average": the mean of the candidates, weighted by how well their held-out
         squared errors agree with those of the best: exp(−z²/2) at z standard errors
@@ -331,8 +343,8 @@ missing_y, standardize, smooth, slices, entry_weights, positive, max_iter
 
     Attributes
     ----------
-    coef_, intercept_, pilot_, pilot_method_, dual_gap_, n_iter_, n_passes_, ranks_, \
-mask_, \
+    coef_, intercept_, pilot_, pilot_method_, pilot_residual_, dual_gap_, n_iter_, \
+n_passes_, ranks_, mask_, \
 standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, iterations are the worst of the estimates involved. The gap is
@@ -365,7 +377,7 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         since the same folds chose its settings.
     null_score_ : float
         Mean held-out score of the null model, the mean of the training responses.
-    scored_by_ : {"r2", "neg_mean_squared_error"}
+    scored_by_ : {"r2", "neg_mean_squared_error", "d2", "neg_mean_deviance"}
         What `scoring=None` stands for on these folds.
     cv_results_ : dict
         scikit-learn's keys, one row for each candidate.
@@ -401,7 +413,8 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         and responses, on each training fold anew.
         """
         sample_weight = measured_weight(self, y, sample_weight)
-        samples = check_samples(self, X, y, sample_weight, tensors=True)
+        tensors = self.family is None
+        samples = check_samples(self, X, y, sample_weight, tensors=tensors)
         samples = self._beside(samples, covariates, sample_weight)
         splits = weighted_splits(self.cv, y, sample_weight, groups=groups)
         self._tune(
@@ -414,7 +427,10 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
-        """Return predictions of shape (n,), or (n, q1, …, qQ), for new samples."""
+        """Return predictions of shape (n,), or (n, q1, …, qQ), for new samples.
+
+        With `family="poisson"` they are expected counts.
+        """
         return tensor_predictions(self, X, covariates)
 
 
@@ -434,6 +450,8 @@ max_iter, n_jobs, memory_limit, progress, verbose
         As for `SLTRRegressorCV`.
     responses : "separate", "shared", or both
         Of more than two classes: what to try, as for `SLTRRegressorCV`.
+    family : None, "binomial" or "multinomial"
+        As for `SLTRClassifier`, tuned as for `SLTRRegressorCV`.
     scoring : str or callable, optional
         As in scikit-learn; by default R² of the class indicators, which is finer
         than accuracy where samples are few.
@@ -442,8 +460,9 @@ max_iter, n_jobs, memory_limit, progress, verbose
 
     Attributes
     ----------
-    classes_, coef_, intercept_, pilot_, pilot_method_, sigmoids_, ranks_, dual_gap_, \
-n_iter_, mask_, standardize_, smooth_, fill_, shape_in_, n_features_in_
+    classes_, coef_, intercept_, pilot_, pilot_method_, pilot_residual_, sigmoids_, \
+ranks_, dual_gap_, n_iter_, mask_, standardize_, smooth_, fill_, shape_in_, \
+n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
 sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_results_
@@ -470,6 +489,7 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
         *,
         refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
         responses: str | Sequence[str] = "separate",
+        family: str | None = None,
         cv: Any = 5,
         scoring: str | Callable | None = None,
         rule: str = "average",
@@ -501,6 +521,7 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
             lambdas_low,
             refine=refine,
             responses=responses,
+            family=family,
             cv=cv,
             scoring=scoring,
             rule=rule,
@@ -557,6 +578,9 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
             weighted=weight is not None,
             grouped=whole_groups(splits, groups, weight),
         )
+        if self.family is not None:
+            self.sigmoids_ = own_logits(indicators.shape[1])
+            return self
         rows = np.concatenate(folds.rows)
         self.sigmoids_ = fit_sigmoids(
             np.concatenate(choice.held_out) - shift,

@@ -46,6 +46,11 @@ class Summary:
         The relative duality gap reached, and the one asked for.
     sparse_radius : float or None
         Of the last step; None for a model without one.
+    family : str or None
+        Of a likelihood; None for least squares.
+    pilot_residual : float or None
+        The gradient of the penalised likelihood at its pilot, relative to that of the
+        null model.
     n_iter : int
     n_passes : float
         How often samples in a file or on a cluster were read; 0 in memory.
@@ -69,6 +74,8 @@ class Summary:
     n_iter: int
     sparse_radius: float | None = None
     n_passes: float = 0.0
+    family: str | None = None
+    pilot_residual: float | None = None
 
     def lines(self) -> list[tuple[str, str]]:
         """Return names and texts, one pair for each line."""
@@ -87,7 +94,13 @@ class Summary:
             ("chosen", chosen + (mean if self.n_averaged > 1 else "")),
             ("duality gap", self._gap_text()),
             *([("passes over X", f"{self.n_passes:g}")] if self.n_passes else []),
+            *([("likelihood", self._likelihood_text())] if self.family else []),
         ]
+
+    def _likelihood_text(self) -> str:
+        return (
+            f"{self.family}; relative gradient of its pilot {self.pilot_residual:.1e}"
+        )
 
     def _score_text(self) -> str:
         if self.score is None:
@@ -151,6 +164,8 @@ def summarise(model: Any, test: Any = None) -> Summary:
         # Nor this one.
         sparse_radius=getattr(model, "sparse_radius_", None),
         n_passes=getattr(model, "n_passes_", 0.0),
+        family=getattr(model, "family", None),
+        pilot_residual=getattr(model, "pilot_residual_", None),
     )
 
 

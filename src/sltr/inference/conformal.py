@@ -181,7 +181,7 @@ def intervals(
     model, labels = clone(model), is_classifier(model)
     if hasattr(model, "progress"):
         model.set_params(progress=None)
-    if isinstance(model, SLTRRegressorCV | SLTRClassifierCV):
+    if isinstance(model, SLTRRegressorCV | SLTRClassifierCV) and model.family is None:
         fits = _batch_of_folds(model, X, y, groups)
     else:
         fits = _folds_one_by_one(model, X, y, groups)

@@ -156,7 +156,7 @@ def stability(
     n_entries = int(np.prod(samples.shape))
     bound = _one_peak(threshold, n_pairs)
     n_largest = max(1, int((max_false * n_entries / bound) ** 0.5))
-    if isinstance(model, SLTRRegressorCV | SLTRClassifierCV):
+    if isinstance(model, SLTRRegressorCV | SLTRClassifierCV) and model.family is None:
         sizes = _batches_of_halves(model, samples, y, halves, progress)
     else:
         X = X if hasattr(X, "shape") else np.asarray(X)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
+from sltr.core.families import FAMILIES
 from sltr.estimators.base import ClassifierBeside, RegressorBeside, unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.parameters import check_count, check_sequence
@@ -22,7 +23,6 @@ from sltr.peers.glm import (
     scores_with_covariates,
 )
 from sltr.refine.factors import CP, Form
-from sltr.refine.glm import FAMILIES
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
 

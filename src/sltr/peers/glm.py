@@ -20,17 +20,21 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
+from sltr.core.families import FAMILIES
 from sltr.estimators.base import RegressorBeside, scores_with_covariates
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import search
 from sltr.refine.factors import CP, Form, unfoldings
-from sltr.refine.glm import FAMILIES, GLMFit, TensorGLM, fit_blocks, glm_starts
+from sltr.refine.glm import GLMFit, TensorGLM, fit_blocks, glm_starts
 from sltr.samples.check import check_samples
 from sltr.samples.covariates import encoded, remember_encoding
 from sltr.samples.front import divide_by_unit
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.choose import check_rule
 from sltr.tuning.folds import weighted_splits
+
+# Families of a single response.
+ONE_RESPONSE = ("binomial", "normal", "poisson")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +81,8 @@ class Prepared:
 
 def check_family(family: Any) -> str:
     """Return the name of a family we know."""
-    if not isinstance(family, str) or family not in FAMILIES:
-        msg = f"family={family!r} was given; expected one of {sorted(FAMILIES)}."
+    if not isinstance(family, str) or family not in ONE_RESPONSE:
+        msg = f"family={family!r} was given; expected one of {list(ONE_RESPONSE)}."
         raise ValueError(msg)
     return family
 

@@ -11,28 +11,17 @@ halving never raises the objective; for the normal family one step is exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sltr.arrays import Array, array_namespace, device, spectral_norm
+from sltr.core.families import Family
 from sltr.core.prox import soft_threshold
 from sltr.refine.factors import Form, Structure, sweep
 
-# Beyond this the mean is 0, 1 or astronomical; the cut keeps float32 finite.
-_LARGEST_ETA = 60.0
 # Newton's first step for counts of a billion is a billion times too long.
 _MOST_HALVINGS = 40
-
-
-@dataclass(frozen=True)
-class Family:
-    """An exponential family with its canonical link, as functions of η."""
-
-    name: str
-    mean: Callable[[Array], Array]
-    variance: Callable[[Array], Array]
-    deviance: Callable[[Array, Array, Array], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,53 +39,6 @@ class TensorGLM:
         """The shape of a sample, (p1, …, pM)."""
         n_samples = self.y.shape[0]
         return tuple(matrix.shape[1] // n_samples for matrix in self.matrices)
-
-
-def _cut(eta: Array) -> Array:
-    return array_namespace(eta).clip(eta, -_LARGEST_ETA, _LARGEST_ETA)
-
-
-def _squared_error(y: Array, eta: Array, weight: Array) -> float:
-    xp = array_namespace(eta)
-    return float(xp.sum(weight * (y - eta) ** 2))
-
-
-def _logistic(eta: Array) -> Array:
-    return 1.0 / (1.0 + array_namespace(eta).exp(-_cut(eta)))
-
-
-def _logistic_variance(eta: Array) -> Array:
-    mean = _logistic(eta)
-    return mean * (1.0 - mean)
-
-
-def _logistic_deviance(y: Array, eta: Array, weight: Array) -> float:
-    xp = array_namespace(eta)
-    return 2.0 * float(
-        xp.sum(weight * (xp.logaddexp(eta, xp.zeros_like(eta)) - y * eta))
-    )
-
-
-def _exp(eta: Array) -> Array:
-    return array_namespace(eta).exp(_cut(eta))
-
-
-def _poisson_deviance(y: Array, eta: Array, weight: Array) -> float:
-    xp = array_namespace(eta)
-    saturated = y * xp.log(xp.where(y > 0.0, y, xp.ones_like(y))) - y
-    return 2.0 * float(xp.sum(weight * (saturated - y * eta + _exp(eta))))
-
-
-FAMILIES = {
-    "normal": Family(
-        "normal",
-        lambda eta: eta,
-        lambda eta: array_namespace(eta).ones_like(eta),
-        _squared_error,
-    ),
-    "binomial": Family("binomial", _logistic, _logistic_variance, _logistic_deviance),
-    "poisson": Family("poisson", _exp, _exp, _poisson_deviance),
-}
 
 
 def solve_block(
@@ -163,7 +105,7 @@ def _newton(problem, rows, theta, penalty, threshold, max_iter):
     sparse = bool(xp.any(threshold > 0.0))
 
     def evaluate(theta, eta):
-        deviance = family.deviance(y, eta, weight)
+        deviance = float(xp.sum(weight * family.deviance(y, eta)))
         cost = float(xp.sum(penalty * theta**2 + threshold * xp.abs(theta)))
         return deviance, deviance + cost
 

@@ -357,7 +357,13 @@ def _cross_validated(
         if len(folds):
             several = len(folds) > 1
             error = float(folds.std(ddof=1) / np.sqrt(len(folds))) if several else None
-            plain = {"r2": "R²", "roc_auc": "ROC AUC"}.get(name, "minus MSE")
+            names = {
+                "r2": "R²",
+                "roc_auc": "ROC AUC",
+                "d2": "D²",
+                "neg_mean_deviance": "minus deviance",
+            }
+            plain = names.get(name, "minus MSE")
             own = getattr(model, "null_score_", None) if model.scoring is None else None
             null = 0.5 if name == "roc_auc" else own
             return plain, (float(folds.mean()), error), null

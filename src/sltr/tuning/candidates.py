@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import array_namespace
+from sltr.arrays import array_namespace, to_numpy
 from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
+from sltr.ridge.likelihood import Point, likelihood_pilots
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.budget import bytes_text
-from sltr.tuning.folds import Folds, fold_batches, squares
+from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
 
@@ -204,14 +205,75 @@ def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list
     given `folds` that leave groups out, larger penalties are tried on these.
     """
     if not (isinstance(epsilons, str) and epsilons == "loo"):
-        return grid_values(epsilons, "epsilons", PAPER_EPSILONS)
+        given = grid_values(epsilons, "epsilons", PAPER_EPSILONS)
+        if task.family is not None:
+            _check_positive(min(given), "epsilons", epsilons)
+        return given
     policy = task.policy
+    if task.family is not None:
+        assert folds is not None
+        best = likely_epsilon(task, folds)
+        return [factor * best for factor in policy.epsilon_factors]
     best = choose_epsilon(task.system, "loo", task.samples.weight)
     if folds is not None:
         larger = [factor * best for factor in policy.group_factors]
         losses = pilot_losses(task, folds, larger)
         best = larger[int(np.argmin(np.concatenate(folds.weights) @ losses))]
     return [factor * best for factor in policy.epsilon_factors]
+
+
+def likely_epsilon(task: Task, folds: Folds) -> float:
+    """Return the penalty whose pilots have the least deviance on the rows left out.
+
+    From the one of least leave-one-out error in least squares, in the units of the
+    null model's likelihood, the search walks to better neighbours, twice a decade.
+    """
+    first = choose_epsilon(task.system, "loo", task.samples.weight)
+    first *= float(np.mean([_null_variance(folds, f) for f in range(len(folds.free))]))
+    most = task.policy.most_penalties
+    known: dict[int, float] = {}
+    starts: list[Point] = []
+
+    def loss(step: int) -> float:
+        if step not in known:
+            epsilon = first * 10.0 ** (step / 2)
+            losses, starts[:] = _likely_losses(task, folds, epsilon, starts)
+            known[step] = folds.total(losses)
+        return known[step]
+
+    best = 0
+    while abs(best) < most:
+        step = min((best, best + 1, best - 1), key=loss)
+        if step == best:
+            break
+        best = step
+    return first * 10.0 ** (best / 2)
+
+
+def _null_variance(folds: Folds, f: int) -> float:
+    """Return the mean variance of the responses under the null model of a fold."""
+    free, family = folds.free[f], folds.family
+    assert family is not None
+    return float(np.mean(family.variance(free.basis @ free.gamma)))
+
+
+def _likely_losses(
+    task: Task, folds: Folds, epsilon: float, starts: Sequence[Point]
+) -> tuple[np.ndarray, list[Point]]:
+    """Return deviances of one penalty's pilots, fold after fold, and where they are."""
+    family, tol = task.family, task.policy.likely_tol
+    assert family is not None
+    found = likelihood_pilots(
+        task.system, family, folds.training, [epsilon], tol=tol, starts=starts
+    )
+    etas = [to_numpy(pilot.eta)[folds.rows[f]] for f, [pilot] in enumerate(found)]
+    values = [eta - known for eta, known in zip(etas, folds.baseline, strict=True)]
+    return folds.losses(values), [pilot.point for [pilot] in found]
+
+
+def _check_positive(value: float, name: str, given: Any) -> None:
+    if not value > 0.0:
+        refuse(name, given, "positive penalties: a likelihood may have no maximum")
 
 
 def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:
@@ -227,12 +289,13 @@ def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:
             xp.reshape(pilots.coef[s, ...], (-1, pilots.coef.shape[-1]))
             for s in range(len(indices))
         ]
-        groups = [(folds.rows[f], c) for f, c in zip(indices, coefs, strict=True)]
+        groups = [(folds.seen(f), c) for f, c in zip(indices, coefs, strict=True)]
         products = task.samples.design.inner_groups(groups)
         for s, (f, coef) in enumerate(zip(indices, coefs, strict=True)):
             values = folds.centred(task, f, products[s], coef, pilots.removed[s, ...])
-            values = values.reshape(-1, *pilots.coef.shape[1:3])  # (n_rows, E, K)
-            losses.append(squares(folds.targets[f][:, None, :], values).sum(axis=2))
+            values = values.reshape(-1, *pilots.coef.shape[1:3])  # (n_seen, E, K)
+            values = folds.held_out(f, values, axis=2).swapaxes(1, 2)
+            losses.append(folds.fold_losses(f, values))
     return np.concatenate(losses)
 
 

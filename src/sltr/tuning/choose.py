@@ -18,7 +18,7 @@ from sltr.arrays import to_numpy
 from sltr.parameters import check_choice
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.folds import Folds, squares
+from sltr.tuning.folds import Folds
 from sltr.tuning.held_out import HeldOut, scale_factors
 from sltr.tuning.policy import Policy
 from sltr.tuning.scores import (
@@ -221,17 +221,12 @@ def average_weights(
 def _sample_losses(
     folds: Folds, predictions: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared errors (n, G) by sample, and the samples' weights.
+    """Return squared errors or deviances (n, G) by sample, and the samples' weights.
 
     The errors of a sample that several folds leave out are averaged: they are not
     independent.
     """
-    losses = np.concatenate(
-        [
-            squares(target[:, :, None], values).sum(axis=1)
-            for values, target in zip(predictions, folds.targets, strict=True)
-        ]
-    )
+    losses = folds.losses(predictions)
     rows = np.concatenate(folds.rows)
     kept, first, number, count = np.unique(
         rows, return_index=True, return_inverse=True, return_counts=True
@@ -298,23 +293,15 @@ def choose(
     """Return the candidate of the best mean score, or a mean of those near it.
 
     `scoring=None` is R², of class indicators for a classifier with these `classes`;
-    the negative squared error if a fold is a single sample. If `weighted`, scores take
-    the samples' weights.
+    the negative squared error if a fold is a single sample. Of a likelihood it is the
+    share of the null model's deviance that is explained, or minus the deviance. If
+    `weighted`, scores take the samples' weights.
     """
     folds, candidates = held.folds, list(held.predictions)
     predictions = [_compared(held, f) for f in range(len(folds.rows))]
-    default = default_metric(folds.rows)
     scores = np.array(
         [
-            _scores(
-                task,
-                folds.rows[f],
-                values + folds.baseline[f][:, :, None],
-                scoring,
-                default,
-                classes,
-                folds.weights[f] if weighted else None,
-            )
+            _scores(task, folds, f, values, scoring, classes, weighted)
             for f, values in enumerate(predictions)
         ]
     )
@@ -402,15 +389,12 @@ def null_scores(
 
     Some scorers warn of predictions that are all equal, which are meant here.
     """
-    default, scores = default_metric(folds.rows), []
+    scores: list[float] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for f, (rows, known) in enumerate(zip(folds.rows, folds.baseline, strict=True)):
-            constant = known[:, :, None]
-            weight = folds.weights[f] if weighted else None
-            scores += list(
-                _scores(task, rows, constant, scoring, default, classes, weight)
-            )
+        for f, known in enumerate(folds.baseline):
+            nothing = np.zeros_like(known)[:, :, None]
+            scores += list(_scores(task, folds, f, nothing, scoring, classes, weighted))
     return np.array(scores)
 
 
@@ -421,13 +405,22 @@ def answer_scores(
 
     Of labels the area under the ROC curve (the mean over more than two classes, each
     against the rest) and the accuracy; else R², or minus the squared error where a
-    fold is a single sample.
+    fold is a single sample. Of counts the share of the deviance that is explained, or
+    minus the deviance.
     """
+    if task.family is not None and not labels:
+        each = [
+            deviance_scores(folds, f, (values - folds.baseline[f])[:, :, None])
+            for f, values in enumerate(held_out)
+        ]
+        return {default_metric(folds.rows, likelihood=True): np.concatenate(each)}
     names = ["roc_auc", "accuracy"] if labels else [default_metric(folds.rows)]
     found: dict[str, list[float]] = {name: [] for name in names}
     for rows, predicted in zip(folds.rows, held_out, strict=True):
         truth = task.given(to_numpy(task.Y)[rows])
         predicted = predicted * task.y_unit
+        if task.family is not None:
+            predicted = task.family.mean(predicted)
         for name in names:
             if name == "accuracy" and truth.shape[1] > 1:
                 right = truth.argmax(axis=1) == predicted.argmax(axis=1)
@@ -454,16 +447,40 @@ def _scored(task: Task, rows: np.ndarray) -> list[tuple[int, Any]]:
     return some or [(k, known) for k, known in found if len(known)]
 
 
+def deviance_scores(
+    folds: Folds, f: int, values: np.ndarray, weighted: bool = True
+) -> np.ndarray:
+    """Return scores (G,) of a likelihood's predictions (n_rows, K, G) of one fold.
+
+    One minus the deviance over that of the null model, which knows the training rows
+    alone; minus the mean deviance where a fold is a single sample.
+    """
+    weight = folds.weights[f] if weighted else np.ones(len(folds.rows[f]))
+    share = weight / weight.sum()
+    deviance = share @ folds.fold_losses(f, values)
+    if default_metric(folds.rows, likelihood=True) != "d2":
+        return -deviance
+    return 1.0 - deviance / (share @ folds.fold_losses(f, 0.0))
+
+
 def _scores(
     task: Task,
-    rows: np.ndarray,
-    predictions: np.ndarray,
+    folds: Folds,
+    f: int,
+    values: np.ndarray,
     scoring: str | Callable | None,
-    default: str,
     classes: np.ndarray | None,
-    weight: np.ndarray | None,
+    weighted: bool,
 ) -> np.ndarray:
-    """Score one fold: predictions of shape (n_rows, K, G)."""
+    """Score one fold: predictions (n_rows, K, G), less the fold's baseline."""
+    if scoring is None and folds.family is not None:
+        return deviance_scores(folds, f, values, weighted)
+    rows, default = folds.rows[f], default_metric(folds.rows)
+    weight = folds.weights[f] if weighted else None
+    predictions = values + folds.baseline[f][:, :, None]
+    if folds.family is not None:
+        means = folds.family.mean(np.moveaxis(predictions, 1, -1))
+        predictions = np.moveaxis(means, -1, 1)
     Y, n_responses = task.given(to_numpy(task.Y)[rows]), task.Y.shape[1]
     if np.ndim(task.y_unit):
         predictions = predictions * np.asarray(task.y_unit)[:, None]

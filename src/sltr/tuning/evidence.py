@@ -14,6 +14,7 @@ model's as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,15 +40,17 @@ def is_found(
     """Say whether an answer predicts anything, as far as one can tell.
 
     Its held-out predictions, and those of the refined pilot it was made from, are
-    (n_rows, K) for each fold, less the baseline.
+    (n_rows, K) for each fold, less the baseline. The pilot of a likelihood is tested by
+    least squares, its first step from the null model.
     """
     policy, null = task.policy, [0.0] * len(folds.rows)
     if not folds.total(folds.losses(answer)) < folds.total(folds.losses(null)):
         return False
     rows, weight = np.concatenate(folds.rows), np.concatenate(folds.weights)
-    target, predicted = np.concatenate(folds.targets), np.concatenate(refined)
+    target, predicted = np.concatenate(folds.residuals), np.concatenate(refined)
     if association(predicted, target, rows, weight) > policy.found_errors:
         return True
+    task, folds = replace(task, family=None), replace(folds, family=None)
     p_value = pilot_p_value(task, folds, refined, policy.found_permutations)
     return p_value <= policy.found_level
 

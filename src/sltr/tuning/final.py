@@ -14,8 +14,9 @@ from itertools import product
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import adaptive_estimate
+from sltr.ridge.likelihood import free_coefs
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import Choice, Member
@@ -24,7 +25,13 @@ from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coef
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import Answer, HeldOut
 from sltr.tuning.passes import given_refits
-from sltr.tuning.task import Pilots, Task, ridge_pilots
+from sltr.tuning.task import (
+    Pilots,
+    Task,
+    ridge_pilots,
+    working_at,
+    working_responses,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +54,7 @@ class Fitted:
     n_iter: Array
     converged: Array
     lasso_gap: float = 0.0  # where a Lasso refit ran out of steps
+    residual: float = 0.0  # of a likelihood's pilots, see `Pilots`
 
 
 def final_fit(
@@ -69,6 +77,7 @@ def final_fit(
         subsets = [n_folds, *range(n_folds)][: training.shape[0]]
     # In memory the final fit is more exact than those on the folds were.
     known = held.answers if held is not None and is_lazy(task.samples.X) else {}
+    task = task if held is None else replace(task, working=held.working)
     mean = _mean_fit(task, members, training, known, subsets)
     coef, entries = mean.coef, _entries(task, mean.coef)
     answer = entries
@@ -90,6 +99,7 @@ def final_fit(
         n_iter,
         converged,
         lasso_gap=mean.lasso_gap,
+        residual=mean.pilots.residual,
     )
 
 
@@ -102,6 +112,7 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
     Refits are in single precision, as when they were chosen.
     """
     task, folds = task.with_loose_gap(), held.folds
+    task = replace(task, working=held.working)
     radii, n_folds = task.policy.last_radii, len(folds.rows)
     predictions: list[np.ndarray] = []  # (n_rows, K, R) by fold
     epsilons = {member.candidate.epsilon for member in choice.members}
@@ -120,6 +131,58 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
     if is_found(task, folds, [p[:, :, 0] for p in predictions], values):
         return _with_radius(folds, choice, radii[best], values)
     return _with_radius(folds, choice, 1.0, [0.0 * p for p in values])
+
+
+def reweighted_choice(
+    task: Task, held: HeldOut, choice: Choice
+) -> tuple[HeldOut, Choice]:
+    """Return the choice with its members refitted about the answer, of a likelihood.
+
+    Refits saw the working responses at the ridge pilots. Those at the answer itself,
+    on each fold that of its own training samples, make the next answer, as long as its
+    deviance on the rows left out falls, and at most `Policy.reweightings` times.
+    """
+    folds = held.folds
+    xp, subsets = array_namespace(task.Y), [task.everyone, folds.training]
+    training = xp.concat(subsets, axis=0)
+    for _ in range(task.policy.reweightings):
+        if choice.radius == 1.0 or held.working is None:
+            break
+        eta = _likely_predictions(task, held, choice, training)
+        again = replace(
+            held,
+            working=working_at(task, training, eta),
+            answers={c: known for c, known in held.answers.items() if c.is_plain},
+        )
+        found = choose_radius(task, again, choice)
+        if not _deviance(folds, found) < _deviance(folds, choice):
+            break
+        held, choice = again, found
+    return held, choice
+
+
+def _deviance(folds: Folds, choice: Choice) -> float:
+    parts = zip(choice.held_out, folds.baseline, strict=True)
+    return folds.total(folds.losses([values - known for values, known in parts]))
+
+
+def _likely_predictions(
+    task: Task, held: HeldOut, choice: Choice, training: Array
+) -> Array:
+    """Return η (S, n, K) of the answer on all samples and on each fold's."""
+    task, xp = task.with_loose_gap(), array_namespace(task.Y)
+    task, precision = replace(task, working=held.working), task.policy.precision
+    mean = _mean_fit(task, choice.members, training, {}, (), precision)
+    coef = mean.coef
+    if choice.radius:
+        entries = _in_box(_entries(task, coef), [choice.radius])[:, :, 0, ...]
+        coef = _of_entries(task, entries)
+    beside = basis_coefs(coef, task, training, mean.pilots)  # (S, b, K)
+    basis = task.centring(training).basis
+    rows = xp.reshape(coef, (-1, mean.pilots.coef.shape[-1]))
+    values = task.samples.design.inner(rows)  # (n, S·K)
+    shape = (values.shape[0], *coef.shape[:2])
+    return xp.moveaxis(xp.reshape(values, shape), 0, 1) + basis @ beside
 
 
 def _with_radius(
@@ -153,13 +216,14 @@ def _predictions(
         batch = shrunk.shape[:3]
         flat = xp.reshape(shrunk, (1, -1, *shrunk.shape[3:]))
         coefs.append(xp.reshape(_of_entries(task, flat), (batch[1] * batch[2], -1)))
-    groups = [(folds.rows[f], c) for f, c in zip(indices, coefs, strict=True)]
+    groups = [(folds.seen(f), c) for f, c in zip(indices, coefs, strict=True)]
     products = task.samples.design.inner_groups(groups)
     found = []
     for s, f in enumerate(indices):
         removed = mean.pilots.removed[s, ...]
         values = folds.centred(task, f, products[s], coefs[s], removed)
-        found.append(values.reshape(-1, n_responses, len(radii)))
+        values = values.reshape(-1, n_responses, len(radii))
+        found.append(folds.held_out(f, values, axis=1))
     return found
 
 
@@ -202,6 +266,9 @@ def _mean_fit(
         if member.candidate.is_plain:
             by_setting.setdefault(member.candidate.plain, []).append(member)
     epsilons = list(dict.fromkeys([first.epsilon, *(c.epsilon for c in by_setting)]))
+    if task.family is not None and refits and task.working is None:
+        working = working_responses(task, training, epsilons[0])
+        task = replace(task, working=working)
     pilots = ridge_pilots(task, training, epsilons)
     xp = array_namespace(pilots.coef)
     coef = 0.0 * pilots.coef[:, 0, ...]  # (S, K, P)
@@ -331,4 +398,33 @@ def basis_coefs(coef: Array, task: Task, training: Array, pilots: Pilots) -> Arr
     xp = array_namespace(coef)
     rows = xp.reshape(coef, (*coef.shape[:2], -1))
     explained = pilots.removed @ xp.matrix_transpose(rows)
+    if task.family is not None:
+        return _likely_basis_coefs(rows, task, training, pilots) - explained
     return task.centring(training).share @ task.Y - explained
+
+
+def _likely_basis_coefs(
+    rows: Array, task: Task, training: Array, pilots: Pilots
+) -> Array:
+    """Return the most likely intercepts and slopes beside centred samples, (S, b, K).
+
+    Coefficients are rows (S, K, P).
+    """
+    xp, family = array_namespace(rows), task.family
+    assert family is not None
+    basis = np.asarray(to_numpy(task.centring(training[:1, :]).basis), float)
+    Y, weight = (np.asarray(to_numpy(a), float) for a in (task.Y, task.samples.weight))
+    found = []
+    for s in range(rows.shape[0]):
+        inside = np.flatnonzero(to_numpy(training[s, :]))
+        [values] = task.samples.design.inner_groups([(inside, rows[s, ...])])
+        removed = pilots.removed[s, ...] @ xp.matrix_transpose(rows[s, ...])
+        B, explained = basis[inside], np.asarray(to_numpy(removed), float)
+        offset = np.asarray(to_numpy(values), float) - B @ explained
+        known = (family, Y[inside], weight[inside], B)
+        gamma = free_coefs(*known, offset[None, ...])[0]
+        if family.name == "multinomial" and task.fit_intercept:
+            # Only differences between classes count; about zero in the mean.
+            gamma[0] -= np.average((offset + B @ gamma).mean(axis=1), weights=known[2])
+        found.append(gamma)
+    return as_array(np.stack(found), rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from numbers import Integral
 from typing import Any
@@ -18,7 +18,9 @@ from sklearn.model_selection import (
 )
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.core.families import Family
 from sltr.parameters import warn_caller
+from sltr.ridge.likelihood import free_coefs
 from sltr.samples.budget import row_ranges
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.task import Task
@@ -182,6 +184,34 @@ def squares(targets: np.ndarray, values: np.ndarray | float) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
+class Free:
+    """What a fold needs to fit intercept and covariates by likelihood."""
+
+    rows: np.ndarray  # trained on, (m,)
+    y: np.ndarray  # (m, K)
+    weight: np.ndarray  # (m,)
+    basis: np.ndarray  # (m, b)
+    held: np.ndarray  # the basis of the rows left out, (n_rows, b)
+    gamma: np.ndarray  # of the null model, (b, K)
+
+    def completed(self, family: Family, offsets: np.ndarray) -> np.ndarray:
+        """Return predictions (G, n_rows, K) less those of the null model.
+
+        `offsets` (G, m + n_rows, K) are those of the training rows, then the others.
+        """
+        offsets = offsets.astype(float, copy=False)
+        first, rest = offsets[:, : len(self.rows), :], offsets[:, len(self.rows) :, :]
+        found = np.full_like(rest, np.nan)
+        finite = np.isfinite(offsets).all(axis=(1, 2))
+        known = (family, self.y, self.weight, self.basis)
+        if finite.any():
+            # From the null model on, whose intercept is not far.
+            start = first[finite] + self.basis @ self.gamma
+            found[finite] = rest[finite] + self.held @ free_coefs(*known, start)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Folds:
     """F subsets to train on, and what is left out of each."""
 
@@ -192,6 +222,10 @@ class Folds:
     baseline: list[np.ndarray]
     targets: list[np.ndarray]  # NaN where a response was not measured
     weights: list[np.ndarray]  # (n_rows,)
+    # Of a likelihood, whose baseline is on the link's scale and whose targets are the
+    # held-out responses: what fits intercept and covariates, one for each fold.
+    family: Family | None = None
+    free: list[Free] = field(default_factory=list)
 
     @staticmethod
     def of(task: Task, splits: Sequence[Split]) -> Folds:
@@ -209,6 +243,8 @@ class Folds:
                 )
                 raise ValueError(msg)
         training = as_array(inside, samples.weight, dtype=xp.bool)
+        if task.family is not None:
+            return _likelihood_folds(task, training, splits)
         Y, weight = to_numpy(task.Y), to_numpy(samples.weight)
         # About the first response: the mean of equal ones is then exact.
         first = task.Y[0, :] if task.fit_intercept else 0.0 * task.Y[0, :]
@@ -226,17 +262,59 @@ class Folds:
         weights = [weight[test] for test in rows]
         return Folds(training, rows, baseline, targets, weights)
 
+    @property
+    def residuals(self) -> list[np.ndarray]:
+        """Held-out responses less what the null model expects, (n_rows, K)."""
+        if self.family is None:
+            return self.targets
+        pairs = zip(self.targets, self.baseline, strict=True)
+        return [target - self.family.mean(known) for target, known in pairs]
+
     def losses(self, predictions: Sequence[np.ndarray | float]) -> np.ndarray:
         """Return squared errors of all held-out samples, fold after fold.
 
         `predictions` are those of each fold, (n_rows, K), less its baseline.
         """
         return np.concatenate(
-            [
-                squares(target, values).sum(axis=1)
-                for target, values in zip(self.targets, predictions, strict=True)
-            ]
+            [self.fold_losses(f, values) for f, values in enumerate(predictions)]
         )
+
+    def fold_losses(self, f: int, values: np.ndarray | float) -> np.ndarray:
+        """Return squared errors (n_rows, …) of one fold; of a likelihood, deviances.
+
+        `values` are predictions less the baseline, (n_rows, K, …).
+        """
+        target, more = self.targets[f], (1,) * max(0, np.ndim(values) - 2)
+        target = target.reshape(*target.shape, *more)
+        if self.family is None:
+            return squares(target, values).sum(axis=1)
+        known = self.baseline[f].reshape(target.shape)
+        eta, target = (np.moveaxis(a, 1, -1) for a in (known + values, target))
+        return self.family.deviance(target, eta).sum(axis=-1)
+
+    def seen(self, f: int) -> np.ndarray:
+        """Return the samples to predict for fold f: those that it leaves out.
+
+        A likelihood needs those it trains on before them, for its intercept.
+        """
+        if self.family is None:
+            return self.rows[f]
+        return np.concatenate([self.free[f].rows, self.rows[f]])
+
+    def held_out(self, f: int, values: np.ndarray, axis: int) -> np.ndarray:
+        """Return the predictions of the rows that fold f leaves out.
+
+        `values` are those of all it has `seen`, responses along an axis. Under a
+        likelihood they get the intercept, and the covariates' slopes, that are most
+        likely on the training samples.
+        """
+        if self.family is None:
+            return values
+        moved = np.moveaxis(values, axis, -1)
+        flat = moved.reshape(len(moved), -1, moved.shape[-1]).swapaxes(0, 1)
+        found = self.free[f].completed(self.family, flat)  # (G, n_rows, K)
+        found = found.swapaxes(0, 1).reshape(-1, *moved.shape[1:])
+        return np.moveaxis(found, -1, axis).astype(values.dtype, copy=False)
 
     def total(self, losses: np.ndarray) -> float:
         """Return the weighted sum of all held-out samples' losses."""
@@ -245,17 +323,41 @@ class Folds:
     def predictions(
         self, task: Task, f: int, coef: Array, removed: Array
     ) -> np.ndarray:
-        """Return ⟨coef, x⟩ less its baseline for the rows of fold f, (n_rows, k).
+        """Return ⟨coef, x⟩ less its baseline for what fold f has `seen`, (n_seen, k).
 
         `coef` is (k, P), and `removed` (b, P) is what the fold's pilots know.
         """
-        [values] = task.samples.design.inner_groups([(self.rows[f], coef)])
+        [values] = task.samples.design.inner_groups([(self.seen(f), coef)])
         return self.centred(task, f, values, coef, removed)
 
     def centred(
         self, task: Task, f: int, values: Array, coef: Array, removed: Array
     ) -> np.ndarray:
-        """Return ⟨coef, x⟩ of the rows of fold f, (n_rows, k), less their baseline."""
+        """Return ⟨coef, x⟩, less its baseline, of what fold f has `seen`."""
         xp = array_namespace(coef)
-        basis = take_rows(task.centring(self.training[f, :]).basis, self.rows[f])
+        basis = take_rows(task.centring(self.training[f, :]).basis, self.seen(f))
         return to_numpy(values - basis @ (removed @ xp.matrix_transpose(coef)))
+
+
+def _likelihood_folds(task: Task, training: Array, splits: Sequence[Split]) -> Folds:
+    """Return the folds of a likelihood."""
+    family = task.family
+    assert family is not None
+    Y, weight = (np.asarray(to_numpy(a), float) for a in (task.Y, task.samples.weight))
+    basis = np.asarray(to_numpy(task.centring(training[:1, :]).basis), float)
+    free = []
+    for train, test in splits:
+        rows = np.asarray(train)
+        y, w, B = Y[rows], weight[rows], basis[rows]
+        gamma = free_coefs(family, y, w, B, np.zeros((1, *y.shape)))[0]
+        free.append(Free(rows, y, w, B, basis[np.asarray(test)], gamma))
+    held = [np.asarray(test) for _, test in splits]
+    return Folds(
+        training,
+        held,
+        [part.held @ part.gamma for part in free],
+        [Y[test] for test in held],
+        [weight[test] for test in held],
+        family,
+        free,
+    )

@@ -23,7 +23,7 @@ from sltr.refine.factors import Structure
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_rows, as_tensors, grid_fits, plain_fits
 from sltr.tuning.folds import Folds, fold_batches
-from sltr.tuning.task import Pilots, Task, ridge_pilots
+from sltr.tuning.task import Pilots, Task, Working, ridge_pilots
 
 # Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
 Answer = Callable[[Sequence[int]], Array]
@@ -52,6 +52,7 @@ class HeldOut:
     # What gives the coefficients (s, K, p1, …, pM) of candidates on some subsets: the
     # folds; and all samples, which come last, where these are left in place.
     answers: dict[Candidate, Answer] = field(default_factory=dict)
+    working: Working | None = None  # of a likelihood, what refits saw
 
     def factor(self, candidate: Candidate, f: int) -> np.ndarray | float:
         """Return what to multiply a candidate's predictions of fold f by."""
@@ -110,6 +111,7 @@ class HeldOut:
                 if c in sources and factors
             },
             self.answers,
+            self.working,
         )
 
 
@@ -339,7 +341,7 @@ def _predicted(
         for s, f in enumerate(part.folds)
     ]
     products = task.samples.design.inner_groups(
-        [(folds.rows[f], coef) for *_, f, coef in groups]
+        [(folds.seen(f), coef) for *_, f, coef in groups]
     )
     sizes = {
         id(fits): to_numpy(fits.complexity(shape, task.shared)) if measured else None
@@ -348,6 +350,7 @@ def _predicted(
     for (part, fits, s, f, coef), values in zip(groups, products, strict=True):
         centred = folds.centred(task, f, values, coef, part.pilots.removed[s, ...])
         centred = centred.reshape(-1, *fits.coef.shape[1:4])
+        centred = folds.held_out(f, centred, axis=2)
         size = sizes[id(fits)]
         for e, epsilon in enumerate(part.pilots.epsilons):
             for g, pair in enumerate(fits.pairs):
@@ -388,6 +391,7 @@ def removed_rows(
         flat = xp.concat(stack, axis=0)
         values = folds.predictions(task, f, flat, removed[f, ...])
         values = values.reshape(-1, len(stack), n_responses)
+        values = folds.held_out(f, values, axis=2)
         rows += [
             Row(candidate, f, values[:, g, :], complexity(stack[g]))
             for g, (candidate, _) in enumerate(coefs)

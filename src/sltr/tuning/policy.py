@@ -17,6 +17,12 @@ class Policy:
     # multiples of that to try first where whole groups of samples are left out.
     epsilon_factors: tuple[float, ...] = (0.1, 1.0, 10.0)
     group_factors: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
+    # Of a likelihood: steps of half a decade from the least-squares penalty at most,
+    # and the gradient, relative to the null model's, at which pilots are compared.
+    most_penalties: int = 12
+    likely_tol: float = 1e-3
+    # How often refits are made again about the answer that they led to.
+    reweightings: int = 3
     # Refits start from the estimate with these relative radii: they remove noise
     # from the pilot but keep its terms.
     start_radii: tuple[float, float] = (0.3, 0.3)

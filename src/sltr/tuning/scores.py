@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.metrics import get_scorer, roc_auc_score
 
 _SQUARED = "neg_mean_squared_error"
+_SCORED_BY = {_SQUARED: "minus MSE", "d2": "D²", "neg_mean_deviance": "minus deviance"}
 # What `scoring=None` stands for, where it is neither R² nor accuracy.
 _DEFAULTS = {
     "SLTRClassifierCV": "R² of the classes' indicators",
@@ -30,8 +31,11 @@ def metric_name(model: Any) -> str:
     ['R²', 'max_error']
     """
     scoring = getattr(model, "scoring", None)
-    if scoring is None and getattr(model, "scored_by_", None) == _SQUARED:
-        return "minus MSE"
+    if scoring is None and getattr(model, "scored_by_", None) in _SCORED_BY:
+        return _SCORED_BY[model.scored_by_]
+    of_sltr = type(model).__name__ in ("SLTRRegressorCV", "SLTRClassifierCV")
+    if scoring is None and of_sltr and getattr(model, "family", None) is not None:
+        return "D²"
     if scoring is None:
         default = "accuracy" if hasattr(model, "classes_") else "R²"
         return _DEFAULTS.get(type(model).__name__, default)
@@ -39,17 +43,21 @@ def metric_name(model: Any) -> str:
     return scoring if named else getattr(scoring, "__name__", "score")
 
 
-def default_metric(folds: Iterable[Sized]) -> str:
+def default_metric(folds: Iterable[Sized], *, likelihood: bool = False) -> str:
     """Return what regressions are scored by on folds of these held-out rows.
 
-    R², but a single sample has no variance: then the squared error.
+    R², but a single sample has no variance: then the squared error. Of a likelihood
+    the same of its deviance.
 
     Examples
     --------
     >>> default_metric([[0, 1], [2, 3]]), default_metric([[0], [1]])
     ('r2', 'neg_mean_squared_error')
     """
-    return "r2" if min(map(len, folds)) > 1 else _SQUARED
+    single = min(map(len, folds)) <= 1
+    if likelihood:
+        return "neg_mean_deviance" if single else "d2"
+    return _SQUARED if single else "r2"
 
 
 def fold_scores(

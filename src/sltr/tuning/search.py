@@ -55,7 +55,7 @@ from sltr.tuning.passes import (
     forms_with_room,
     seeds_of,
 )
-from sltr.tuning.task import Pilots, Task, ridge_pilots
+from sltr.tuning.task import Pilots, Task, ridge_pilots, working_responses
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -81,7 +81,11 @@ def search(
     task = task.with_loose_gap()
     scaled = compared and "scale" in grid.refinements
     factors = fold_factors(task, folds, grid, n_jobs) if scaled else []
-    held, lazy = HeldOut(folds, {}, {}), is_lazy(task.samples.X)
+    if task.family is not None and set(grid.refinements) - {None, "scale"}:
+        subsets = array_namespace(task.Y).concat([task.everyone, folds.training])
+        working = working_responses(task, subsets, grid.start.epsilon)
+        task = replace(task, working=working)
+    held, lazy = HeldOut(folds, {}, {}, working=task.working), is_lazy(task.samples.X)
     pilots = None if lazy else ridge_pilots(task, folds.training, grid.epsilons)
     for shared in grid.sharing:
         variant, part = task.sharing(shared), grid.of_sharing(shared)
@@ -207,6 +211,12 @@ def _inner_splits(task: Task, rows: np.ndarray) -> list[Split]:
     return [(np.setdiff1d(rows, some), some) for some in held]
 
 
+def inner_folds(task: Task) -> Folds:
+    """Return the folds that choose what a single fit was not given."""
+    everyone = np.arange(task.samples.weight.shape[0])
+    return Folds.of(task, _inner_splits(task, everyone))
+
+
 def choose_refit(
     task: Task, base: Candidate, refine: Any, folds: Folds | None = None
 ) -> tuple[Member, HeldOut | None]:
@@ -227,9 +237,7 @@ def choose_refit(
         shape = (*task.samples.shape, *task.sharing(base.shared).shared)
         return Member(given_refit(base, refine, shape)), None
     [kind] = check_refinements(refine)
-    if folds is None:
-        everyone = np.arange(task.samples.weight.shape[0])
-        folds = Folds.of(task, _inner_splits(task, everyone))
+    folds = inner_folds(task) if folds is None else folds
     held = search(task, folds, grid_about(base, kind), compared=False)
     return choose(task, held, scoring=None).members[0], held
 
@@ -575,7 +583,10 @@ def _fold_predictions(folds: Folds, fitted: Array) -> list[np.ndarray]:
     """Return each fold's predictions (n_rows, K) from fitted values of all F · K."""
     values = to_numpy(fitted)
     values = values.reshape(len(folds.rows), -1, values.shape[-1])
-    return [values[f][:, rows].T for f, rows in enumerate(folds.rows)]
+    return [
+        folds.held_out(f, values[f][:, folds.seen(f)].T, axis=1)
+        for f in range(len(folds.rows))
+    ]
 
 
 def _ranks_remaining(

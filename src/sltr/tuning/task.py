@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log10, prod, sqrt
 from numbers import Real
 from typing import Any
@@ -12,7 +12,13 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings
+from sltr.core.families import Family
 from sltr.ridge import RidgeSystem, ridge_system
+from sltr.ridge.likelihood import (
+    LikelihoodPilot,
+    likelihood_pilots,
+    working_weights,
+)
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.budget import memory_bytes
 from sltr.samples.front import Centring, Front
@@ -26,6 +32,33 @@ LARGEST_SINGLE = 1e5
 LARGEST_EXPONENT = 290
 # Doubles that the solver holds for each entry of a chunk's solutions.
 ARRAYS_OF_A_CHUNK = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Working:
+    """Working responses and weights of S subsets: a likelihood about its pilots.
+
+    Each subset's own pilot made them, so that they know nothing of samples it leaves
+    out. Weights of a response sum up to those of the subset's samples.
+    """
+
+    training: Array  # (S, n)
+    Y: Array  # (S, n, K)
+    weight: Array  # (S, n, K), zero for samples that are left out
+
+    def of(self, training: Array) -> tuple[Array, Array]:
+        """Return responses and weights (s, n, K) of some of the subsets."""
+        xp = array_namespace(self.Y)
+        known = {to_numpy(row).tobytes(): s for s, row in enumerate(self.training)}
+        places = [known[to_numpy(row).tobytes()] for row in training]
+        index = as_array(places, self.Y, dtype=xp.int64)
+        return xp.take(self.Y, index, axis=0), xp.take(self.weight, index, axis=0)
+
+    def astype(self, dtype: Any) -> Working:
+        """Return them in another precision."""
+        xp = array_namespace(self.Y)
+        Y, weight = (xp.astype(a, dtype, copy=False) for a in (self.Y, self.weight))
+        return replace(self, Y=Y, weight=weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +81,12 @@ class Task:
     # make one tensor (p1, …, pM, q1, …) or each has one of its own.
     shape_out: tuple[int, ...] = ()
     is_shared: bool = False
+    # Of a likelihood: responses are given ones, predictions are on the link's scale,
+    # and refits are least squares on working responses.
+    family: Family | None = None
+    working: Working | None = None
+    # Its pilots that were solved for, by subset and penalty: a fit asks for them often.
+    solved: dict[tuple[bytes, float], LikelihoodPilot] = field(default_factory=dict)
 
     @property
     def everyone(self) -> Array:
@@ -69,7 +108,8 @@ class Task:
 
     def with_responses(self, Y: Array) -> Task:
         """Return the task of the same samples with other responses (n, K)."""
-        return replace(self, Y=Y, system=self.system.with_responses(Y))
+        system = self.system.with_responses(Y)
+        return replace(self, Y=Y, system=system, working=None, solved={})
 
     def centring(self, training: Array) -> Centring:
         """Return what removes intercept and covariates on each subset (S, n)."""
@@ -112,7 +152,8 @@ class Task:
             Z = None if Z is None else xp.astype(Z, dtype, copy=False)
         X = xp.reshape(X, samples.X.shape)
         samples = replace(samples, X=X, weight=weight, covariates=Z)
-        return replace(self, samples=samples, Y=Y, shift=shift)
+        working = self.working and self.working.astype(Y.dtype)
+        return replace(self, samples=samples, Y=Y, shift=shift, working=working)
 
     def _stored_for_refits(self, precision: str | None) -> Task:
         """Return the task of samples that are shifted and cast when they are read."""
@@ -192,6 +233,7 @@ def prepare(
     in_units: bool = False,
     shape_out: tuple[int, ...] = (),
     front: Front | None = None,
+    family: Family | None = None,
 ) -> Task:
     """Prepare the ridge system of some samples: the expensive part, done once.
 
@@ -206,7 +248,9 @@ def prepare(
     samples = samples if front is None else front.samples(samples)
     unit: float | np.ndarray = 1.0
     shift: float | np.ndarray
-    if in_units and Y.shape[1] > 1:
+    if family is not None:
+        Y, shift = array_namespace(Y).astype(Y, samples.weight.dtype, copy=False), 0.0
+    elif in_units and Y.shape[1] > 1:
         Y, shift, unit = _in_units(Y, samples, fit_intercept)
     else:
         Y, shift = _in_precision(Y, samples.weight, fit_intercept, y_shift)
@@ -239,6 +283,7 @@ def prepare(
         y_unit=unit,
         front=front,
         shape_out=shape_out,
+        family=family,
     )
     if samples.measured is None:
         return task
@@ -326,6 +371,8 @@ class Pilots:
     epsilons: list[float]
     coef: Array  # (S, E, K, P)
     removed: Array  # (S, b, P), the samples' regression on the basis of centring
+    # Of a likelihood: the worst gradient, relative to that of the null model.
+    residual: float = 0.0
 
     def some(self, subsets: slice, epsilons: slice = slice(None)) -> Pilots:
         """Return the pilots of some subsets and penalties."""
@@ -349,6 +396,69 @@ class Pilots:
 
 def ridge_pilots(task: Task, training: Array, epsilons: list[float]) -> Pilots:
     """Return the pilots of some subsets (S, n) for some penalties."""
+    if task.family is not None:
+        return _likelihood_pilots(task, training, epsilons)
     penalties = as_array(list(epsilons), task.Y)
     coef, removed = task.system.coefs_and_means(training, penalties)
     return Pilots(training, list(epsilons), coef, removed)
+
+
+def _likelihood_pilots(task: Task, training: Array, epsilons: list[float]) -> Pilots:
+    """Do what `ridge_pilots` does for a likelihood; one pass makes all coefficients."""
+    xp, samples = array_namespace(task.Y), task.samples
+    found = _solved(task, training, epsilons)
+    # (S, E, K, n or P)
+    shares = xp.stack(
+        [xp.stack([xp.matrix_transpose(p.shares) for p in row]) for row in found]
+    )
+    shares = xp.astype(shares, task.Y.dtype)
+    coef = shares
+    if task.system.method == "dual":
+        rows = xp.reshape(shares, (-1, shares.shape[-1]))
+        coef = samples.design.combine(rows)
+        coef = xp.reshape(coef, (*shares.shape[:3], -1))
+    share = task.centring(training).share
+    removed = samples.design.combine(xp.reshape(share, (-1, share.shape[-1])))
+    removed = xp.reshape(removed, (*share.shape[:2], -1))
+    residual = max(pilot.residual for row in found for pilot in row)
+    return Pilots(training, list(epsilons), coef, removed, residual)
+
+
+def _solved(
+    task: Task, training: Array, epsilons: Sequence[float]
+) -> list[list[LikelihoodPilot]]:
+    """Return the pilots of each subset and penalty; each is solved for once."""
+    assert task.family is not None
+    found = []
+    for s in range(training.shape[0]):
+        name = to_numpy(training[s, :]).tobytes()
+        missing = [e for e in epsilons if (name, e) not in task.solved]
+        if missing:
+            subset = training[s : s + 1, ...]
+            [pilots] = likelihood_pilots(task.system, task.family, subset, missing)
+            task.solved.update(
+                {(name, e): pilot for e, pilot in zip(missing, pilots, strict=True)}
+            )
+        found.append([task.solved[name, e] for e in epsilons])
+    return found
+
+
+def working_responses(task: Task, training: Array, epsilon: float) -> Working:
+    """Return the working responses of some subsets (S, n) at their pilots."""
+    assert task.family is not None
+    found = _solved(task, training, [epsilon])
+    eta = array_namespace(task.Y).stack([pilot.eta for [pilot] in found])
+    return working_at(task, training, eta)
+
+
+def working_at(task: Task, training: Array, eta: Array) -> Working:
+    """Return the working responses of some subsets (S, n) at their η, (S, n, K)."""
+    assert task.family is not None
+    xp = array_namespace(task.Y)
+    variance = working_weights(task.family, eta)
+    Y = eta + (xp.astype(task.Y, eta.dtype) - task.family.mean(eta)) / variance
+    weight = xp.where(training, xp.astype(task.samples.weight, eta.dtype), 0.0)
+    weighted = weight[:, :, None] * variance
+    sums = xp.sum(weighted, axis=1, keepdims=True)
+    weighted = weighted * (xp.sum(weight, axis=1)[:, None, None] / sums)
+    return Working(training, Y, weighted).astype(task.Y.dtype)
