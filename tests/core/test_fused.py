@@ -61,7 +61,7 @@ def test_problems_finish_when_they_are_done(foreign):
         assert foreign.numpy(alone.n_iter)[0] == foreign.numpy(together.n_iter)[g]
         np.testing.assert_allclose(foreign.numpy(alone.x)[0], x[g], atol=1e-10)
     again, _ = admm(problem, end, tol=1e-6)
-    assert foreign.numpy(again.n_iter).max() <= 10
+    assert (2 * foreign.numpy(again.n_iter) <= foreign.numpy(together.n_iter)).all()
     assert np.array_equal(foreign.numpy(end.x), x)
     assert np.array_equal(foreign.numpy(problem.pilot), pilot)
 
