@@ -525,7 +525,8 @@ def _penalised(params: dict, s: float, c: float) -> dict:
 
 def _ridge_penalty(params: dict, s: float, c: float) -> dict:
     epsilon = params.get("epsilon", "loo")
-    return {} if epsilon == "loo" else {"epsilon": epsilon * s * s}
+    in_own_units = params.get("standardize") == "entries"
+    return {} if epsilon == "loo" or in_own_units else {"epsilon": epsilon * s * s}
 
 
 @dataclass(frozen=True)
@@ -726,6 +727,7 @@ def _with_more(rng: np.random.Generator, case: Fit) -> Fit:
 def _draw_covariates(rng: np.random.Generator, n: int) -> np.ndarray:
     Z = np.empty((n, 2), object)
     Z[:, 0], Z[:, 1] = rng.normal(size=n), rng.choice(["u", "v"], n)
+    Z[: n // 2, 1][:2], Z[n // 2 :, 1][:2] = "u", "v"  # a fit sees both words
     return Z
 
 
@@ -872,6 +874,15 @@ def _admissible(case: Fit) -> Fit:
             params["smooth"] = {m: 2.0 for m in params["smooth"]}
         if "epsilons" in getattr(sltr, case.name)().get_params():
             params["epsilons"] = (3.0,)
+    if case.oracle == "other_units" and params.get("standardize") == "auto":
+        # A given penalty has units of its own in each of the maps that are compared.
+        params["standardize"] = "entries"
+    if case.oracle == "added_constants":
+        # What entries are divided by is at least a per cent of their size.
+        params.pop("standardize", None)
+    if case.oracle == "each_response" and params.get("smooth"):
+        # All responses together choose how smooth modes are.
+        params["smooth"] = {m: 2.0 for m in params["smooth"]}
     if case.oracle in ("precision", "torch_tensors"):
         case = replace(case, X=case.X.astype(float), X_new=case.X_new.astype(float))
     return replace(case, params=params)

@@ -44,7 +44,7 @@ def test_intervals_predict_as_the_folds_fits_do(rng, settings):
     found = intervals(SLTRRegressorCV(refine=None, **settings), X, y)
     # A training sample's prediction by its own fold's fit is the held-out one.
     again = found._scores(X)[np.arange(60), found.fold]
-    np.testing.assert_allclose(again, found.held_out, atol=1e-8)
+    np.testing.assert_allclose(again.ravel(), found.held_out.ravel(), atol=1e-8)
 
 
 @every_map

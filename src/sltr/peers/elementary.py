@@ -204,7 +204,7 @@ def _in_units(samples: Samples, fit_intercept: bool) -> tuple[Array, Array]:
     xp, weight, Y = array_namespace(samples.weight), samples.weight, samples.Y
     share = xp.astype(weight / xp.sum(weight), Y.dtype, copy=False)
     Y = Y - xp.mean(Y, axis=0) if fit_intercept else Y
-    mean = float(fit_intercept) * (share @ Y)
+    mean = share @ Y if fit_intercept else 0.0
     unit = xp.sqrt(share @ (Y - mean) ** 2)
     unit = xp.where((unit > 0) & (Y.shape[1] > 1), unit, 1.0)
     return (

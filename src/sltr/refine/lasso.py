@@ -284,6 +284,8 @@ def _gap(
     primal = 0.5 * energy + threshold * xp.sum(xp.abs(coef), axis=1)
     steepest = xp.max(xp.abs(slope), axis=1)
     most = xp.where(steepest > 0, threshold, 1.0)
+    # No scale is near the largest, which a steepness of almost nothing would exceed.
+    steepest = xp.maximum(steepest, 1e-20 * most)
     most = most / xp.where(steepest > 0, steepest, 1.0)
     best = along / xp.where(energy > 0, energy, 1.0)
     scale = xp.maximum(-most, xp.minimum(most, best))

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array, clip, device, eigh
+from sltr.arrays import Array, array_namespace, as_array, device, eigh
 from sltr.core.tensor import flatten
 
 RANKS = (0, 1, 2, 3, 5, 8)
@@ -113,8 +113,11 @@ def _factors(
     root = xp.sqrt(weight)[:, None]
     # The first components of the samples, filled by means.
     values, vectors = eigh((root * rest) @ xp.matrix_transpose(root * rest))
-    size = xp.sqrt(clip(values[-rank:], 1e-300, None))
-    loadings = xp.matrix_transpose(vectors[:, -rank:] / size) @ (root * rest)
+    # Components of the size of rounding are none.
+    least = xp.finfo(values.dtype).eps * xp.max(values)
+    some = values[-rank:] > least
+    size = xp.where(some, 1.0 / xp.sqrt(xp.where(some, values[-rank:], 1.0)), 0.0)
+    loadings = xp.matrix_transpose(vectors[:, -rank:] * size) @ (root * rest)
     count, noise = xp.sum(xp.astype(measured, rest.dtype) * weight[:, None]), 0.5
     inside = xp.astype(measured, rest.dtype) * weight[:, None]
     prior = PRIOR * xp.eye(rank, dtype=rest.dtype, device=device(rest))
