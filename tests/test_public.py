@@ -49,6 +49,7 @@ NAMES = [
     "TensorRidge",
     "TuckerRegressor",
     "TuckerRegressorCV",
+    "compare",
     "datasets",
     "error_bound",
     "estimate",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sltr import datasets, inference, metrics
     from sltr import plotting as plotting
+    from sltr.comparison import compare
     from sltr.core.estimate import Estimate, estimate
     from sltr.estimators.path import SLTRPath, sltr_path
     from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
@@ -72,6 +73,7 @@ __all__ = [
     "TensorRidge",
     "TuckerRegressor",
     "TuckerRegressorCV",
+    "compare",
     "datasets",
     "error_bound",
     "estimate",
@@ -127,6 +129,7 @@ _PLACES = {
     "load": "persistence",
     "save": "persistence",
     "export": "persistence.export",
+    "compare": "comparison",
     "report": "reporting",
 }
 
