@@ -132,6 +132,11 @@ PARAMETERS = {
         '"uniform_average", "variance_weighted", "raw_values" or array',
         "How scores of several responses are averaged, as in scikit-learn.",
     ),
+    "level": (
+        "float, optional",
+        "Share of new samples to cover.",
+    ),
+    "repetitions": ("int", "How many draws, or folds, of each condition."),
 }
 
 
