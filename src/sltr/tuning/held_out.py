@@ -209,15 +209,15 @@ def memory_rows(
     part: Part,
     grid: Grid,
     start: Candidate | None,
-    keep: bool = False,
+    keep_as: Any = None,
 ) -> tuple[list[Row], Array | None, dict[Candidate, Array]]:
     """Return a part's predictions, and its estimates (S, K, P) that refits start from.
 
     These are None unless `start` is one of the grid's candidates. Estimates of all
-    candidates come last, where they are to be kept.
+    candidates come last, if they are to be kept as some dtype.
     """
     rows: list[Row] = []
-    estimates: Array | None = None
+    xp, estimates = array_namespace(part.pilots.coef), None
     kept: dict[Candidate, Array] = {}
     for fits in plain_fits(task, part.pilots.coef, grid.pairs):
         if start is not None and start.radii in fits.pairs:
@@ -226,9 +226,9 @@ def memory_rows(
             estimates = fits.of_pair(start.radii)[:, e, ...] + 0.0
         rows += _predicted(task, folds, [(part, fits)], grid.measured)
         for (e, epsilon), pair in product(enumerate(part.pilots.epsilons), fits.pairs):
-            if keep:
+            if keep_as is not None:
                 candidate = Candidate(epsilon, *pair, shared=bool(task.shared))
-                kept[candidate] = fits.of_pair(pair)[:, e, ...]
+                kept[candidate] = xp.astype(fits.of_pair(pair)[:, e, ...], keep_as)
     return rows, estimates, kept
 
 

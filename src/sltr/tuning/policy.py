@@ -83,7 +83,7 @@ class Policy:
     found_level: float = 0.05
     found_permutations: int = 199
     # Coefficients of the folds that may be kept for it; more are fitted again.
-    kept_entries: int = 20_000_000
+    kept_entries: int = 40_000_000
 
     # Samples that are left in place: steps of reweighting, blocks of a structure that
     # are solved for under a ridge (so many passes), and Tucker ranks tried.

@@ -133,8 +133,10 @@ def _searched(
 
     start = grid.start if started else None
     keep = refits is not None and _room_to_keep(task, folds, grid)
+    # In the precision of refits, which has the range that they need.
+    keep_as = refits.task.Y.dtype if keep and refits else None
     jobs: list[tuple] = [
-        (memory_rows, task, folds, p, grid, start, keep) for p in parts
+        (memory_rows, task, folds, p, grid, start, keep_as) for p in parts
     ]
     lasso_job = (_lasso_rows, refits, grid.start.epsilon, keep)
     jobs += [(*lasso_job, batch) for batch in batches[:1]]
