@@ -92,8 +92,9 @@ class _Trials:
         return self._known[key][:, :, response].T
 
     def estimator(self, g: int, model: Any, rows: np.ndarray) -> Any:
-        """Refuse: all candidates are scored by R²."""
-        raise NotImplementedError
+        """Refuse: a scorer that needs a model cannot be given."""
+        msg = f"Candidate {g} was asked for as a model; expected R² of predictions."
+        raise TypeError(msg)
 
 
 class _MultiResponse(TensorResponses, BaseEstimator):

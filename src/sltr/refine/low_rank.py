@@ -157,9 +157,11 @@ class Sweeps:
     def _best_starts(self, structure: Structure, fitted: Array) -> Array:
         """Return the index of each item's start of the least objective, (B,)."""
         xp = array_namespace(fitted)
-        n_items, n_samples = self.subsets.y.shape
-        residual = self.subsets.target - xp.reshape(fitted, (-1, n_items, n_samples))
+        n_items, (n_all, n_samples) = self.variance.shape[0], self.subsets.y.shape
+        residual = self.subsets.target - xp.reshape(fitted, (-1, n_all, n_samples))
         loss = xp.linalg.vecdot(self.subsets.weight * residual, residual)
+        # Responses that share a tensor are one item.
+        loss = xp.sum(xp.reshape(loss, (loss.shape[0], n_items, -1)), axis=2)
         coef = flatten(structure.coef())
         squares = xp.reshape(xp.linalg.vecdot(coef, coef), (-1, n_items))
         objective = loss + self.ridges[0] * self._penalty * squares

@@ -71,19 +71,6 @@ class SharedSweeps(Sweeps):
             found.append((structure, blocks.fitted(structure)))
         return found
 
-    def _best_starts(self, structure: Structure, fitted: Array) -> Array:
-        xp = array_namespace(fitted)
-        n_items = self.variance.shape[0]
-        n_all, n_samples = self.subsets.y.shape
-        residual = self.subsets.target - xp.reshape(fitted, (-1, n_all, n_samples))
-        loss = xp.linalg.vecdot(self.subsets.weight * residual, residual)
-        loss = xp.sum(xp.reshape(loss, (loss.shape[0], n_items, -1)), axis=2)
-        coef = flatten(structure.coef())
-        squares = xp.reshape(xp.linalg.vecdot(coef, coef), (-1, n_items))
-        objective = loss + self.ridges[0] * self._penalty * squares
-        best = xp.astype(xp.argmin(objective, axis=0), xp.int64)
-        return self._items + n_items * best
-
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
