@@ -14,7 +14,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone, is_regressor
+from sklearn.base import (
+    BaseEstimator,
+    RegressorMixin,
+    clone,
+    is_classifier,
+    is_regressor,
+)
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import (
     GridSearchCV,
@@ -22,6 +28,8 @@ from sklearn.model_selection import (
     KFold,
     StratifiedGroupKFold,
     StratifiedKFold,
+    check_cv,
+    cross_val_predict,
 )
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import has_fit_parameter
@@ -33,6 +41,7 @@ from sltr.peers.registry import METHODS, Method, method
 from sltr.samples.check import check_plain
 from sltr.samples.covariates import encoded
 from sltr.tuning.folds import check_folds, group_folds
+from sltr.tuning.scores import label_scores
 
 Row = dict[str, Any]
 
@@ -476,7 +485,7 @@ def tune(
     fit_tuned(model, X, y, groups=groups, folds=folds, labels=labels, **given)
     if "progress" in model.get_params(deep=False):
         model.set_params(progress=None)
-    return _with_scores(model, X, y)
+    return _with_scores(model, X, y, groups)
 
 
 def _takes_tensors(entry: Method) -> bool:
@@ -484,15 +493,29 @@ def _takes_tensors(entry: Method) -> bool:
     return isinstance(made, type) and issubclass(made, TensorResponses)
 
 
-def _with_scores(model: Any, X: Any, y: Any) -> Any:
+def _with_scores(model: Any, X: Any, y: Any, groups: Any) -> Any:
     """Return the best estimator of a search, or ridge, with the scores it had."""
     best = copy(getattr(model, "best_estimator_", model))
     if hasattr(model, "best_estimator_"):
         names = ("best_params_", "best_score_", "best_index_", "cv_results_")
         vars(best).update({name: getattr(model, name) for name in names})
+        if is_classifier(best):
+            vars(best).update(held_out_scores_=_label_scores(model, X, y, groups))
     elif isinstance(model, TensorRidge) and not hasattr(model, "best_score_"):
         vars(best).update(best_score_=loo_score(model, X, y))
     return best
+
+
+def _label_scores(model: Any, X: Any, y: Any, groups: Any) -> dict[str, np.ndarray]:
+    """Return area and accuracy of a search's best classifier on each of its folds."""
+    best = model.best_estimator_
+    folds = list(check_cv(model.cv, y, classifier=True).split(X, y, groups))
+    decisions = cross_val_predict(best, X, y, cv=folds, method="decision_function")
+    _, indicators = label_indicators(y)
+    found = [
+        label_scores(indicators[test], decisions[test, None] + 0.5) for _, test in folds
+    ]
+    return {name: np.array([fold[name] for fold in found]) for name in found[0]}
 
 
 def tuned_model(

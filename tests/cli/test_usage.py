@@ -683,15 +683,18 @@ def test_covariates_that_a_search_could_not_score_are_refused(here, rng, capsys)
         assert "takes no covariates here" in capsys.readouterr().err
 
 
-def test_tuning_of_labels_prints_area_and_accuracy(here, capsys):
+@pytest.mark.parametrize("method", ["sltr", "remurs", "cp"])
+def test_tuning_of_labels_prints_area_and_accuracy(here, capsys, method):
     options = ("--y", "t.csv", "--target", "label", "--folds", 3, "--json")
-    assert run("tune", "X.npy", *options) == 0
+    assert run("tune", "X.npy", *options, "--method", method) == 0
     found = json.loads(capsys.readouterr().out)
     model = load("model.sltr")
     for title, name in (("AUROC", "roc_auc"), ("accuracy", "accuracy")):
         mean = model.held_out_scores_[name].mean()
         assert found[f"held-out {title}"] == pytest.approx(mean)
         assert 0 < found[f"held-out {title}, standard error"] < 1
+    if method != "sltr":  # accuracy chose it, on the same folds
+        assert found["held-out accuracy"] == pytest.approx(found["best score"])
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

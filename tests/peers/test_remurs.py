@@ -6,7 +6,7 @@ from joblib import parallel_config
 from problems import corner, draw
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score, f1_score, make_scorer
+from sklearn.metrics import accuracy_score, f1_score, make_scorer, roc_auc_score
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -292,6 +292,23 @@ def test_classifier_scores_equal_the_explicit_loop(data):
             RemursClassifier(1.0, 1.0, tol=1e-7), X, labels, cv=folds, scoring=scoring
         )
         assert model.fit(X, labels).best_score_ == pytest.approx(expected.mean())
+
+
+def test_area_and_accuracy_of_the_winner_equal_the_explicit_loop(data, three_classes):
+    folds = StratifiedKFold(3)
+    two = data[0], np.where(data[1] > 4.0, "yes", "no")
+    for X, y in (two, three_classes):
+        model = RemursClassifierCV([1.0], [1.0], cv=folds, tol=1e-7).fit(X, y)
+        right, area = [], []
+        for train, test in folds.split(X, y):
+            plain = RemursClassifier(1.0, 1.0, tol=1e-7).fit(X[train], y[train])
+            scores = plain.decision_function(X[test]).reshape(len(test), -1)
+            right.append(plain.score(X[test], y[test]))
+            classes = plain.classes_[-scores.shape[1] :]
+            each = zip(classes, scores.T, strict=True)
+            area.append(np.mean([roc_auc_score(y[test] == c, s) for c, s in each]))
+        np.testing.assert_allclose(model.held_out_scores_["accuracy"], right)
+        np.testing.assert_allclose(model.held_out_scores_["roc_auc"], area)
 
 
 def test_callable_scoring_sees_labels_and_names_see_numbers(data):

@@ -529,6 +529,7 @@ class _Convex(BaseEstimator):
         folds: list[Split],
         *,
         truth: np.ndarray | None = None,
+        indicators: np.ndarray | None = None,
         weighted: bool,
     ) -> Any:
         """Choose the weights by cross-validation, then fit to all samples."""
@@ -555,9 +556,12 @@ class _Convex(BaseEstimator):
             fit_all,
             scoring=self.scoring,
             truth=truth,
+            indicators=indicators,
             weighted=weighted,
             n_jobs=self.n_jobs,
         )
+        if searched.label_scores:
+            self.held_out_scores_ = searched.label_scores
         if searched.n_unconverged:
             self._warn(f"Paths of {searched.n_unconverged} of {len(folds)} folds")
         self.best_score_, self.cv_results_ = searched.best_score, searched.table

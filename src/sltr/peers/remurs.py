@@ -265,6 +265,9 @@ class RemursClassifierCV(ClassifierMixin, _RemursCV):
         As for `RemursClassifier`, of the best candidate on all samples.
     alpha_sparse_, alpha_low_, best_score_, cv_results_
         As for `RemursRegressorCV`.
+    held_out_scores_ : dict of arrays of shape (n_folds,)
+        "roc_auc" and "accuracy" of the chosen weights on each fold. A little
+        optimistic, since the same folds chose them.
 
     Examples
     --------
@@ -293,6 +296,7 @@ class RemursClassifierCV(ClassifierMixin, _RemursCV):
             mode_norms(len(samples.shape)),
             folds,
             truth=self.classes_[numbers] if callable(self.scoring) else numbers,
+            indicators=indicators,
             weighted=sample_weight is not None,
         )
 

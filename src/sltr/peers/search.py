@@ -21,7 +21,7 @@ from sltr.core.tensor import flatten
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import best_index, cv_table
 from sltr.tuning.folds import Split
-from sltr.tuning.scores import default_metric, fold_scores
+from sltr.tuning.scores import default_metric, fold_scores, label_scores
 
 
 class Trials(Protocol):
@@ -94,6 +94,7 @@ class Searched:
     table: dict[str, Any]  # `cv_results_`
     scored_by: str
     n_unconverged: int  # folds in which a candidate did not converge
+    label_scores: dict[str, np.ndarray]  # of the winner, (F,); none of regressors
 
 
 def search(
@@ -108,13 +109,15 @@ def search(
     complexity: np.ndarray | None = None,
     weighted: bool = False,
     truth: np.ndarray | None = None,
+    indicators: np.ndarray | None = None,
     n_jobs: int | None = None,
 ) -> Searched:
     """Score the candidates `params` (name to G values) on every fold, and choose.
 
     `truth`, the samples' responses by default, is what predictions are scored
     against: (n,), or (n, K) for the mean score of K responses. `weighted` says
-    whether scores use the samples' weights.
+    whether scores use the samples' weights. Of classifiers, whose trials predict the
+    columns of `indicators` (n, K), the winner's area and accuracy are returned too.
     """
     truth = to_numpy(samples.y) if truth is None else truth
     default = default_metric(test for _, test in folds)
@@ -123,7 +126,7 @@ def search(
         if len(model.classes_) > 2:  # only two classes are scored for all at once
             scoring = get_scorer(scoring or default)
 
-    def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, bool]:
+    def score(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, bool, Any]:
         trials, held_out, correct = fit_all(train), samples.take(test), truth[test]
         weight = to_numpy(held_out.weight) if weighted else None
         each = [
@@ -138,12 +141,20 @@ def search(
             )
             for k, response in enumerate(correct.T if correct.ndim == 2 else [correct])
         ]
-        return np.mean(each, axis=0), trials.converged
+        columns = range(0 if indicators is None else indicators.shape[1])
+        predicted = [trials.predictions(held_out, test, k) for k in columns]
+        return np.mean(each, axis=0), trials.converged, predicted
 
     jobs = (delayed(score)(*fold) for fold in folds)
-    rows, converged = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
+    rows, converged, predicted = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
     scores = np.stack(rows)
     winner = best_index(scores, rule=rule, complexity=complexity)
+    found = []
+    if indicators is not None:
+        for (_, test), of_fold in zip(folds, predicted, strict=True):
+            chosen = np.stack([column[:, winner] for column in of_fold], axis=1)
+            found.append(label_scores(indicators[test], chosen))
+    names = found[0] if found else {}
     return Searched(
         winner,
         {name: values[winner] for name, values in params.items()},
@@ -151,4 +162,5 @@ def search(
         cv_table(params, scores),
         default,
         converged.count(False),
+        {name: np.array([fold[name] for fold in found]) for name in names},
     )

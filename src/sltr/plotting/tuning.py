@@ -201,13 +201,18 @@ def _centre(
     )
 
 
-def standard_errors(results: Mapping[str, Any]) -> np.ndarray:
-    """Return the standard error over folds of every candidate's mean score."""
-    folds = [
+def scores_by_fold(results: Mapping[str, Any]) -> list[np.ndarray]:
+    """Return the scores of all candidates on each fold."""
+    return [
         np.asarray(values, float)
         for key, values in results.items()
         if key.startswith("split") and key.endswith("_test_score")
     ]
+
+
+def standard_errors(results: Mapping[str, Any]) -> np.ndarray:
+    """Return the standard error over folds of every candidate's mean score."""
+    folds = scores_by_fold(results)
     if len(folds) < 2:
         return np.full(len(results["params"]), np.nan)
     return np.std(folds, axis=0, ddof=1) / np.sqrt(len(folds))

@@ -364,7 +364,8 @@ def _cross_validated(
                 "neg_mean_deviance": "minus deviance",
             }
             plain = names.get(name, "minus MSE")
-            own = getattr(model, "null_score_", None) if model.scoring is None else None
+            chosen = getattr(model, "scoring", None)
+            own = getattr(model, "null_score_", None) if chosen is None else None
             null = 0.5 if name == "roc_auc" else own
             return plain, (float(folds.mean()), error), null
     if candidates and candidates["mean"][candidates["chosen"]] is not None:

@@ -18,7 +18,12 @@ from sltr.core.tensor import numerical_ranks
 from sltr.plotting.convergence import certified_value, convergence_history
 from sltr.plotting.modes import Modes, is_even, strongest_slice
 from sltr.plotting.path import check_path, strongest_entries
-from sltr.plotting.tuning import chosen_candidate, cv_candidates, standard_errors
+from sltr.plotting.tuning import (
+    chosen_candidate,
+    cv_candidates,
+    scores_by_fold,
+    standard_errors,
+)
 from sltr.reporting.scores import Outcome
 from sltr.thumbnail import RED_BLUE, projection, upright
 from sltr.tuning.candidates import own_settings
@@ -111,7 +116,7 @@ def candidates_payload(model: Any, scoring: str) -> dict[str, Any] | None:
         "mean": _numbers(results["mean_test_score"]),
         "error": _numbers(standard_errors(results)),
         "chosen": chosen_candidate(model),
-        "nFolds": sum(key.startswith("split") for key in results),
+        "nFolds": len(scores_by_fold(results)),
         "scoring": scoring,
     }
 

@@ -28,6 +28,7 @@ from sltr.tuning.scores import (
     class_numbers,
     default_metric,
     fold_scores,
+    label_scores,
 )
 from sltr.tuning.task import Task
 
@@ -414,24 +415,22 @@ def answer_scores(
             for f, values in enumerate(held_out)
         ]
         return {default_metric(folds.rows, likelihood=True): np.concatenate(each)}
-    names = ["roc_auc", "accuracy"] if labels else [default_metric(folds.rows)]
-    found: dict[str, list[float]] = {name: [] for name in names}
+    found: list[dict[str, float]] = []
     for rows, predicted in zip(folds.rows, held_out, strict=True):
         truth = task.given(to_numpy(task.Y)[rows])
         predicted = predicted * task.y_unit
         if task.family is not None:
             predicted = task.family.mean(predicted)
-        for name in names:
-            if name == "accuracy" and truth.shape[1] > 1:
-                right = truth.argmax(axis=1) == predicted.argmax(axis=1)
-                found[name].append(float(right.mean()))
-                continue
-            each = []
-            for k, known in _scored(task, rows):
-                values = truth[known, k], predicted[known, k][:, None]
-                each.append(fold_scores(name, *values)[0])
-            found[name].append(float(np.mean(each)))
-    return {name: np.array(values) for name, values in found.items()}
+        if labels:
+            found.append(label_scores(truth, predicted))
+            continue
+        name = default_metric(folds.rows)
+        each = [
+            fold_scores(name, truth[known, k], predicted[known, k][:, None])[0]
+            for k, known in _scored(task, rows)
+        ]
+        found.append({name: float(np.mean(each))})
+    return {name: np.array([scores[name] for scores in found]) for name in found[0]}
 
 
 def _scored(task: Task, rows: np.ndarray) -> list[tuple[int, Any]]:

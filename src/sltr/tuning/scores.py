@@ -178,6 +178,26 @@ AT_ONCE: dict[str, Callable] = {
 }
 
 
+def label_scores(indicators: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Return area under the ROC curve and accuracy of scores (n, K) about ½.
+
+    `indicators` (n, K) are 0 and 1: one column for two classes, else one for each,
+    whose areas are averaged. NaN where a class is not among these samples.
+
+    Examples
+    --------
+    >>> label_scores(np.array([[0.0], [1.0]]), np.array([[0.2], [0.4]]))
+    {'roc_auc': 1.0, 'accuracy': 0.5}
+    """
+    pairs = list(zip(indicators.T, predicted.T, strict=True))
+    area = np.mean([fold_scores("roc_auc", y, p[:, None])[0] for y, p in pairs])
+    if len(pairs) == 1:
+        right = fold_scores("accuracy", indicators[:, 0], predicted)[0]
+    else:
+        right = np.mean(indicators.argmax(axis=1) == predicted.argmax(axis=1))
+    return {"roc_auc": float(area), "accuracy": float(right)}
+
+
 class FixedRegressor(RegressorMixin, BaseEstimator):
     """A regressor that knows its predictions for one set of samples."""
 
