@@ -8,7 +8,7 @@ import pytest
 from sltr.core.families import FAMILIES
 from sltr.core.tensor import cp_to_tensor
 from sltr.peers.trr import fit_with_groups
-from sltr.refine.factors import CP, Form, Tucker, sweep, unfoldings
+from sltr.refine.factors import CP, Form, Tucker, Unfoldings, sweep
 from sltr.refine.glm import TensorGLM, fit_blocks, glm_starts
 
 SHAPES = [(5,), (4, 3), (4, 3, 2), (2, 3, 2, 3), (2, 2, 3, 2, 2)]
@@ -54,8 +54,9 @@ def test_every_design_gives_the_tensor_inner_product(form, normalised):
         visited.append(index)
         return _State(after)
 
-    sweep(unfoldings(X), 6, _State(structure), solve)
-    assert visited == list(range(len(structure.blocks)))
+    samples = Unfoldings.of(X, np.ones(6))
+    sweep(samples, 6, [_State(structure)], [solve])
+    assert visited == [*samples.order, *range(len(form.shape), len(structure.blocks))]
 
 
 @pytest.mark.parametrize("form", list(_forms()), ids=_name)
@@ -109,7 +110,8 @@ def _problem(family="normal", n=150, shape=(6, 5, 4), noise=0.1):
     else:
         y = rng.poisson(np.exp(eta)).astype(float)
     ones = np.ones((n, 1))
-    return TensorGLM(unfoldings(X), y, ones[:, 0], ones, FAMILIES[family]), X, coef
+    samples = Unfoldings.of(X, ones[:, 0])
+    return TensorGLM(samples, y, ones[:, 0], ones, FAMILIES[family]), X, coef
 
 
 @pytest.mark.parametrize("family", ["normal", "binomial", "poisson"])

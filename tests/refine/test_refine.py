@@ -14,7 +14,6 @@ from sltr.refine.factors import (
     Unfoldings,
     leading_term,
     sweep,
-    unfoldings,
 )
 from sltr.refine.lasso import SMALL_THRESHOLD, TOLERANCE, lasso, refit_on_support
 from sltr.refine.low_rank import (
@@ -96,7 +95,7 @@ def sweeps_of(X, subsets, ridges=DEFAULT.ridges):
     flat = xp.reshape(X, (X.shape[0], -1))
     variance = feature_variance(flat, subsets)
     how = (ridges, DEFAULT.sweeps, DEFAULT.starting_sweeps)
-    return Sweeps(Unfoldings(unfoldings(X)), subsets, variance, *how)
+    return Sweeps(Unfoldings.of(X, 0.0 * flat[:, 0] + 1.0), subsets, variance, *how)
 
 
 def centred_samples(X, y, w, intercept=True):
@@ -141,7 +140,7 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
 
     point = Point(structure)
     for _ in range(4):
-        point = sweep(data.samples.matrices, 30, point, solve)
+        [point] = sweep(data.samples, 30, [point], [solve])
     assert len(values) == 1 + 4 * (len(shape) + 1)
     assert np.all(np.diff(values) <= 1e-10 * values[0])
     assert values[-1] < values[0]

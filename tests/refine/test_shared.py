@@ -26,7 +26,7 @@ def problems(rng, shape, shape_out, weights):
     subsets = Subsets(
         np.concatenate([Y.T] * len(weights)), np.repeat(weights, k, axis=0), True
     )
-    args = (Unfoldings(unfoldings(X)), subsets, variance, *how)
+    args = (Unfoldings.of(X, np.ones(len(X))), subsets, variance, *how)
     shared = SharedSweeps(*args, shape_out=shape_out)
     plain = []
     for weight, scale in zip(weights, variance, strict=True):
@@ -35,7 +35,12 @@ def problems(rng, shape, shape_out, weights):
         y = centred(Y, weight).reshape(1, -1)
         items = Subsets(y, np.repeat(weight, k)[None], False)
         # The penalty is relative to the total weight, which is K times as large.
-        args = (Unfoldings(unfoldings(wide)), items, np.array([scale / k]), *how)
+        args = (
+            Unfoldings(unfoldings(wide), shared.visits(wide.ndim - 1)),
+            items,
+            np.array([scale / k]),
+            *how,
+        )
         plain.append(Sweeps(*args))
     return shared, plain
 

@@ -24,7 +24,7 @@ from sltr.core.families import FAMILIES
 from sltr.estimators.base import RegressorBeside, scores_with_covariates
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import search
-from sltr.refine.factors import CP, Form, unfoldings
+from sltr.refine.factors import CP, Form, Unfoldings
 from sltr.refine.glm import GLMFit, TensorGLM, fit_blocks, glm_starts
 from sltr.samples.check import check_samples
 from sltr.samples.covariates import encoded, remember_encoding
@@ -141,7 +141,7 @@ def prepare(
     X = xp.reshape(residue * scale, samples.X.shape)
     del residue  # as large as X, whose unfoldings are made next
     return Prepared(
-        TensorGLM(unfoldings(X), y, weight, Z, FAMILIES[family]),
+        TensorGLM(Unfoldings.of(X, weight), y, weight, Z, FAMILIES[family]),
         total,
         weight_unit,
         weighted.shape[1],

@@ -48,18 +48,21 @@ def khatri_rao(factors: Sequence[Array], like: Array) -> Array:
     return product
 
 
-def leading_term(tensor: Array, n_iter: int = 10) -> tuple[list[Array], Array]:
+def leading_term(
+    tensor: Array, order: Sequence[int] | None = None, n_iter: int = 10
+) -> tuple[list[Array], Array]:
     """Return unit vectors (B, p_m, 1) and size (B, 1) of a best rank-one term.
 
-    Higher-order power iterations from the leading singular vectors.
+    Higher-order power iterations from the leading singular vectors, one mode after
+    another in this order.
     """
     xp = array_namespace(tensor)
     matrices = [unfold(tensor, mode) for mode in range(tensor.ndim - 1)]
     vectors = [_leading_vector(matrix) for matrix in matrices]
     for _ in range(n_iter):
-        for mode, matrix in enumerate(matrices):
+        for mode in range(len(matrices)) if order is None else order:
             others = vectors[:mode] + vectors[mode + 1 :]
-            vector = matrix @ khatri_rao(others, vectors[mode])
+            vector = matrices[mode] @ khatri_rao(others, vectors[mode])
             size = xp.sqrt(xp.sum(vector**2, axis=1, keepdims=True))
             unit = vector / xp.where(size > 0, size, 1.0)
             vectors[mode] = xp.where(size > 0, unit, vectors[mode])
@@ -109,9 +112,9 @@ class CP:
     scales: list[Array] | None  # (B, p_m, R)
 
     @staticmethod
-    def start(tensor: Array) -> CP:
+    def start(tensor: Array, order: Sequence[int] | None = None) -> CP:
         """Take the leading rank-one term of each tensor (B, p1, …, pM), normalised."""
-        factors, sizes = leading_term(tensor)
+        factors, sizes = leading_term(tensor, order)
         ones = [array_namespace(f).ones_like(f) for f in factors]
         return CP(factors, sizes, ones)
 
@@ -122,11 +125,11 @@ class CP:
         return CP(factors, xp.ones_like(factors[0][:, 0, :]), None)
 
     @staticmethod
-    def spectral(tensor: Array, rank: int) -> CP:
+    def spectral(tensor: Array, rank: int, order: Sequence[int] | None = None) -> CP:
         """Return unit vectors of leading terms, taken off the tensor one by one."""
-        terms = CP.start(tensor)
+        terms = CP.start(tensor, order)
         for _ in range(1, rank):
-            terms = terms.grown(tensor - terms.coef())
+            terms = terms.grown(tensor - terms.coef(), order=order)
         return CP.of_factors(terms.factors)
 
     @staticmethod
@@ -176,9 +179,14 @@ class CP:
         scales = None if self.scales is None else arrays[n_modes + 1 :]
         return CP(arrays[:n_modes], arrays[n_modes], scales)
 
-    def grown(self, tensor: Array, rank: int | None = None) -> CP:
+    def grown(
+        self,
+        tensor: Array,
+        rank: int | None = None,
+        order: Sequence[int] | None = None,
+    ) -> CP:
         """Return a start of one term more (of `rank`): the leading one of `tensor`."""
-        return self.with_terms(CP.start(tensor))
+        return self.with_terms(CP.start(tensor, order))
 
     def with_terms(self, new: CP) -> CP:
         """Return the sum with the terms of another, which is normalised."""
@@ -233,7 +241,7 @@ class CP:
             _replaced(self.scales, index, scale),
         )
 
-    def balanced(self, *, l1: bool = False) -> CP:
+    def balanced(self, *, l1: bool = False, order: Sequence[int] | None = None) -> CP:
         """Share every term's size equally among its factors.
 
         By the inequality of the means this gives Σ_m‖b_r^m‖² (or, for `l1`, the sum of
@@ -284,7 +292,9 @@ class Tucker:
         return Tucker(factors, core)
 
     @staticmethod
-    def spectral(tensor: Array, ranks: Shape) -> Tucker:
+    def spectral(
+        tensor: Array, ranks: Shape, order: Sequence[int] | None = None
+    ) -> Tucker:
         """Return the truncated tensor; new blocks will not be normalised."""
         return replace(Tucker.truncated(tensor, ranks), orthonormal=False)
 
@@ -331,7 +341,9 @@ class Tucker:
         """Return a structure of the same form with other arrays."""
         return replace(self, factors=arrays[:-1], core=arrays[-1])
 
-    def grown(self, tensor: Array, ranks: Shape) -> Tucker:
+    def grown(
+        self, tensor: Array, ranks: Shape, order: Sequence[int] | None = None
+    ) -> Tucker:
         """Truncate the sum of this and another tensor to larger ranks."""
         larger = Tucker.truncated(self.coef() + tensor, ranks)
         return replace(larger, orthonormal=self.orthonormal)
@@ -399,7 +411,9 @@ class Tucker:
         factors = _replaced(self.factors, index, factor)
         return Tucker(factors, fold(matrix, index, self.rank))
 
-    def balanced(self, *, l1: bool = False) -> Tucker:
+    def balanced(
+        self, *, l1: bool = False, order: Sequence[int] | None = None
+    ) -> Tucker:
         """Share sizes between each factor and the core; there is no form for `l1`.
 
         With U_m = Q·R and R·C_(m) = A·S·Vᵀ, the pair Q·A·√S and √S·Vᵀ has the least
@@ -407,7 +421,8 @@ class Tucker:
         """
         xp = array_namespace(self.core)
         factors, core = list(self.factors), self.core
-        for mode, factor in enumerate(factors):
+        for mode in range(len(factors)) if order is None else order:
+            factor = factors[mode]
             if factor.shape[1] < factor.shape[2]:
                 continue
             basis, triangle = xp.linalg.qr(factor)
@@ -493,11 +508,53 @@ def unfoldings(X: Array) -> list[Array]:
     ]
 
 
+def visiting_order(X: Array, weight: Array) -> tuple[int, ...]:
+    """Return the order in which sweeps visit the modes, however these are written down.
+
+    Sweeps end elsewhere if modes change places, so that the order has to come from
+    the samples: short modes first; modes of one size by the products of their slices
+    in all samples, less the weighted mean.
+    """
+    xp = array_namespace(X)
+    shape = tuple(X.shape[1:])
+    if len(set(shape)) == len(shape):
+        return ordered_modes(shape, [None] * len(shape))
+    share = xp.reshape(weight / xp.sum(weight), (-1, *[1] * len(shape)))
+    rest = xp.sqrt(share) * (X - xp.sum(share * X, axis=0))
+    products = []
+    for mode, size in enumerate(shape):
+        rows = xp.reshape(xp.moveaxis(rest, mode + 1, 0), (size, -1))
+        some = shape.count(size) > 1
+        products.append(rows @ xp.matrix_transpose(rows) if some else None)
+    return ordered_modes(shape, products)
+
+
+def ordered_modes(shape: Shape, products: Sequence[Array | None]) -> tuple[int, ...]:
+    """Return modes by size, those of one size by the energy of their products.
+
+    `products` are those of a mode's slices, (…, p_m, p_m).
+    """
+
+    def key(mode: int) -> tuple[int, float]:
+        size, known = shape[mode], products[mode]
+        if known is None or shape.count(size) == 1:
+            return size, 0.0
+        return size, float(array_namespace(known).sum(known * known))
+
+    return tuple(sorted(range(len(shape)), key=key))
+
+
 @dataclass(frozen=True, eq=False)
 class Unfoldings:
     """The samples' unfoldings in memory, and the two products that sweeps need."""
 
     matrices: list[Array]  # (P / p_m, p_m · n)
+    order: tuple[int, ...]  # in which modes are visited
+
+    @staticmethod
+    def of(X: Array, weight: Array) -> Unfoldings:
+        """Return those of samples (n, p1, …, pM) with weights (n,)."""
+        return Unfoldings(unfoldings(X), visiting_order(X, weight))
 
     def project(self, rows: Array, mode: int) -> Array:
         """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
@@ -521,6 +578,7 @@ class StoredUnfoldings:
 
     design: Any  # a Design
     shape: Shape
+    order: tuple[int, ...]  # in which modes are visited
 
     def project(self, rows: Array, mode: int) -> Array:
         """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
@@ -553,34 +611,16 @@ State = TypeVar("State", bound=_HasStructure)
 
 
 def sweep(
-    matrices: Sequence[Array],
-    n_samples: int,
-    state: State,
-    solve: Callable[[State, int, Array], State],
-) -> State:
-    """Solve for every block once: the factors, and for Tucker the core.
-
-    `matrices` are the samples' unfoldings; `solve(state, index, design)` returns the
-    state with another block `index`. A design is (B, d, n) for a block of d unknowns.
-    """
-
-    def project(rows: Array, mode: int) -> Array:
-        return rows @ matrices[mode]
-
-    [swept] = sweep_together(project, n_samples, [state], [solve])
-    return swept
-
-
-def sweep_together(
-    project: Callable[[Array, int], Array],
+    samples: Unfoldings | StoredUnfoldings,
     n_samples: int,
     states: Sequence[State],
     solves: Sequence[Callable[[State, int, Array], State]],
 ) -> list[State]:
-    """Do what `sweep` does for several states, of any rank and form, mode by mode.
+    """Solve for every block of several states once: the factors, for Tucker the core.
 
-    `project(rows, mode)` multiplies rows (k, P / p_m) by the samples' unfolding: it is
-    called once for each mode, with the rows of all states, so that samples which stay
+    States are of any rank and form; `solve(state, index, design)` returns the state
+    with another block `index`. A design is (B, d, n) for a block of d unknowns. Samples
+    are asked once for each mode, with the rows of all states, so that those which stay
     in a file are read once for all of them.
     """
     xp = array_namespace(*states[0].structure.blocks)
@@ -590,7 +630,8 @@ def sweep_together(
         rows = [
             xp.reshape(xp.matrix_transpose(one), (-1, one.shape[1])) for one in loadings
         ]
-        found = project(xp.concat(rows, axis=0) if len(rows) > 1 else rows[0], mode)
+        together = xp.concat(rows, axis=0) if len(rows) > 1 else rows[0]
+        found = samples.project(together, mode)
         ends = list(accumulate(part.shape[0] for part in rows))
         return [
             xp.reshape(found[end - part.shape[0] : end, :], (*one.shape[::2], -1))
@@ -601,9 +642,8 @@ def sweep_together(
         design = xp.reshape(design, (design.shape[0], -1, n_samples))
         return solves[k](state, index, design)
 
-    n_modes = len(states[0].structure.factors)
-    *modes, last = range(n_modes)
-    now = list(states)
+    *modes, last = samples.order
+    now, core = list(states), len(samples.order)
     for mode in modes:
         designs = projected([one.structure.loadings(mode) for one in now], mode)
         for k in range(len(now)):
@@ -620,8 +660,17 @@ def sweep_together(
         now[k] = step(k, now[k], last, xp.matrix_transpose(structure.rows(last)) @ part)
         factor = xp.matrix_transpose(now[k].structure.factors[last])[:, None, :, :]
         part = xp.reshape(part, (*part.shape[:2], factor.shape[3], n_samples))
-        now[k] = step(k, now[k], last + 1, factor @ part)
+        now[k] = step(k, now[k], core, _core_design(structure, last, factor @ part))
     return now
+
+
+def _core_design(structure: Tucker, last: int, seen: Array) -> Array:
+    """Return the core's design of (B, Π r_k, r_last, n), k ≠ last: ranks in order."""
+    xp = array_namespace(seen)
+    n_items, _, rank, n_samples = seen.shape
+    others = [r for mode, r in enumerate(structure.rank) if mode != last]
+    seen = xp.reshape(seen, (n_items, *others, rank, n_samples))
+    return xp.moveaxis(seen, -2, 1 + last)
 
 
 def _last_loadings(structure: Structure, last: int) -> Array:

@@ -18,7 +18,7 @@ from typing import Any
 from sltr.arrays import Array, array_namespace, device, spectral_norm
 from sltr.core.families import Family
 from sltr.core.prox import soft_threshold
-from sltr.refine.factors import Form, Structure, sweep
+from sltr.refine.factors import Form, Structure, Unfoldings, sweep
 
 # Newton's first step for counts of a billion is a billion times too long.
 _MOST_HALVINGS = 40
@@ -28,7 +28,7 @@ _MOST_HALVINGS = 40
 class TensorGLM:
     """The data of a tensor GLM: g(E y_i) = ⟨B, X_i⟩ + ⟨γ, z_i⟩."""
 
-    matrices: Sequence[Array]  # the samples' `unfoldings`, (P / p_m, p_m · n)
+    samples: Unfoldings
     y: Array  # (n,)
     weight: Array  # (n,)
     covariates: Array  # (n, c), with a column of ones for an intercept; c may be 0
@@ -38,7 +38,7 @@ class TensorGLM:
     def shape(self) -> tuple[int, ...]:
         """The shape of a sample, (p1, …, pM)."""
         n_samples = self.y.shape[0]
-        return tuple(matrix.shape[1] // n_samples for matrix in self.matrices)
+        return tuple(matrix.shape[1] // n_samples for matrix in self.samples.matrices)
 
 
 def solve_block(
@@ -210,7 +210,7 @@ def glm_starts(
     ridge: float,
     l1: float = 0.0,
 ) -> list[Any]:
-    """Return a grown start, the spectral one, and random ones, up to `n_starts`.
+    """Return a grown start, the spectral one, and random ones beyond these two.
 
     The spectral start decomposes the score tensor at B = 0. The grown one goes from
     rank to rank: a few sweeps, then the direction the score at that point asks for.
@@ -218,19 +218,21 @@ def glm_starts(
     """
     kind, gamma = form.kind, covariates_alone(problem)
     score = _gradient_step(problem, None, gamma)
-    starts = [kind.spectral(score, form.rank)]
+    order = problem.samples.order
+    starts = [kind.spectral(score, form.rank, order)]
     first, *larger = kind.rising(form.rank)
     if larger:
-        grown = kind.spectral(score, first)
+        grown = kind.spectral(score, first, order)
         for one in larger:
             fit = GLMFit(grown, gamma)
             how = {"ridge": ridge, "l1": l1, "tol": 0.0}
             fit = _continued(problem, fit, max_iter=N_STARTING_SWEEPS, **how)
             step = _gradient_step(problem, fit.structure, fit.gamma)
-            grown = fit.structure.grown(step, one)
+            grown = fit.structure.grown(step, one, order)
         starts.insert(0, grown)
-    while len(starts) < n_starts:
-        starts.append(kind.random(form.shape, form.rank, rng, score))
+    starts += [
+        kind.random(form.shape, form.rank, rng, score) for _ in range(2, n_starts)
+    ]
     return starts[:n_starts]
 
 
@@ -240,7 +242,7 @@ def _gradient_step(
     """Return a gradient step (1, p1, …, pM) over the mean of the Hessian's diagonal."""
     xp = array_namespace(problem.y)
     family, shape = problem.family, problem.shape
-    columns = xp.reshape(problem.matrices[-1], (-1, problem.y.shape[0]))
+    columns = xp.reshape(problem.samples.matrices[-1], (-1, problem.y.shape[0]))
     eta = problem.covariates @ gamma
     if structure is not None:
         eta = eta + xp.reshape(structure.coef(), (-1,)) @ columns
@@ -271,7 +273,8 @@ def glm_sweep(
         structure = structure.with_block(index, vector[None, :])
         return replace(fit, structure=structure, gamma=gamma, deviance=deviance)
 
-    return sweep(problem.matrices, problem.y.shape[0], fit, solve)
+    [swept] = sweep(problem.samples, problem.y.shape[0], [fit], [solve])
+    return swept
 
 
 def fit_blocks(
@@ -314,7 +317,7 @@ def _continued(
     """Sweep on until the tolerance or sweep number `max_iter`."""
     while len(fit.path) < max_iter and not fit.converged:
         fit = glm_sweep(problem, fit, ridge, l1)
-        structure, penalty = _balanced(fit.structure, ridge, l1)
+        structure, penalty = _balanced(problem, fit.structure, ridge, l1)
         fit = after_sweep(replace(fit, structure=structure), penalty, tol)
     return fit
 
@@ -326,9 +329,11 @@ def after_sweep(fit: GLMFit, penalty: float, tol: float) -> GLMFit:
     return replace(fit, path=path, converged=gain < tol * (abs(path[-1]) + 1.0))
 
 
-def _balanced(structure: Structure, ridge: float, l1: float) -> tuple[Structure, float]:
+def _balanced(
+    problem: TensorGLM, structure: Structure, ridge: float, l1: float
+) -> tuple[Structure, float]:
     """Balance, unless with both penalties it would raise their sum."""
-    balanced = structure.balanced(l1=bool(l1))
+    balanced = structure.balanced(l1=bool(l1), order=problem.samples.order)
     before, after = (_penalty(s, ridge, l1) for s in (structure, balanced))
     return (balanced, after) if after <= before else (structure, before)
 

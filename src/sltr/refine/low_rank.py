@@ -32,7 +32,7 @@ from sltr.refine.factors import (
     Unfoldings,
     joined,
     parted,
-    sweep_together,
+    sweep,
     take,
 )
 from sltr.refine.subsets import Subsets
@@ -73,6 +73,11 @@ class Sweeps:
     ridges: Sequence[float]
     n_sweeps: int  # under each ridge
     n_starting_sweeps: int  # from all starts, before the best of them goes on alone
+
+    def visits(self, n_modes: int) -> tuple[int, ...]:
+        """Return the order of the modes: of samples, then of shared responses."""
+        order = self.samples.order
+        return (*order, *range(len(order), n_modes))
 
     def descent(self, fitted: Array) -> Array:
         """Return Aᵀ(y − fitted), (B, P), the direction in which the loss falls."""
@@ -149,7 +154,7 @@ class Sweeps:
         solve = partial(solve_ridge_block, subsets, penalty)
         points, solves = [Point(one) for one in structures], [solve] * len(structures)
         for n_left in reversed(range(n_sweeps)):
-            points = sweep_together(self.samples.project, n_samples, points, solves)
+            points = sweep(self.samples, n_samples, points, solves)
             if n_left:  # only the last designs are needed
                 points = [Point(point.structure) for point in points]
         return [(p.structure, subsets.fitted(p.design, p.vector)) for p in points]
@@ -238,7 +243,8 @@ class CPStep(RankStep):
         gradient = problem.descent(0.0 * problem.subsets.y)
         tensors = [xp.reshape(gradient, seeds[0].shape), *seeds]
         # One batch for all: power iterations are many small products.
-        terms = parted(CP.start(xp.concat(tensors, axis=0)), len(tensors))
+        order = problem.visits(len(seeds[0].shape) - 1)
+        terms = parted(CP.start(xp.concat(tensors, axis=0), order), len(tensors))
         swept = problem.first_ridge(terms)
         return CPStep(problem, seeds, largest_rank, 1, (swept,), terms[1:])
 
@@ -254,7 +260,8 @@ class CPStep(RankStep):
         ]
         tensors = [gradient, *(tensor for tensor, _ in rests)]
         xp = array_namespace(gradient)
-        terms = parted(CP.start(xp.concat(tensors, axis=0)), len(tensors))
+        order = self.problem.visits(gradient.ndim - 1)
+        terms = parted(CP.start(xp.concat(tensors, axis=0), order), len(tensors))
         # What is not of the seed has a direction, but no size: the rest stays the rest.
         for k, (_, some) in enumerate(rests, start=1):
             size = xp.where(some[:, None], terms[k].sizes, 0.0)

@@ -86,7 +86,7 @@ class _Blocks:
         """Solve for every block once: samples' modes, responses' modes, the core."""
         n_modes = len(structure.factors)
         n_in = n_modes - len(self.shape_out)
-        for mode in range(n_in):
+        for mode in self.samples.order:
             structure = self._of_samples(structure, mode)
         for mode in range(n_in, n_modes):
             structure = self._of_responses(structure, mode)

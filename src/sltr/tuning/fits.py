@@ -19,7 +19,7 @@ from sltr.core.estimate import (
     estimate_path,
 )
 from sltr.core.tensor import flatten, unfold
-from sltr.refine.factors import Unfoldings, unfoldings
+from sltr.refine.factors import Unfoldings
 from sltr.refine.lasso import lasso, refit_on_support
 from sltr.refine.low_rank import CPStep, Sweeps, TuckerStep
 from sltr.refine.reweight import Facts, reweighted
@@ -297,7 +297,7 @@ def low_rank_start(
         first = items.take(list(range(0, items.y.shape[0], prod(task.shared))))
     kind = partial(SharedSweeps, shape_out=task.shared) if task.shared else Sweeps
     problem = kind(
-        Unfoldings(unfoldings(task.samples.X)),
+        Unfoldings.of(task.samples.X, task.samples.weight),
         items,
         feature_variance(task.samples.flat, first),
         tuple(dict.fromkeys([*policy.ridges, *more_ridges])),

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from sltr.arrays import Array, array_namespace
-from sltr.refine.factors import CP, StoredUnfoldings, Structure, Tucker, take
+from sltr.refine.factors import (
+    CP,
+    StoredUnfoldings,
+    Structure,
+    Tucker,
+    ordered_modes,
+    take,
+)
 from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
 from sltr.refine.reweight import Facts, facts_of
 from sltr.samples.samples import is_lazy
@@ -77,6 +84,11 @@ class StoredRefits:
             facts,
         )
 
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The order in which sweeps visit the modes."""
+        return ordered_modes(self.task.samples.shape, self.facts.covariances)
+
     def reweighted(self, more: Sequence[int] = ()) -> dict[int, Array]:
         """Return coefficients (S, K, p1, …, pM) by the number of steps."""
         return reweighted_fits(
@@ -100,7 +112,7 @@ class StoredRefits:
             return []
         policy, shape = self.task.policy, self.task.samples.shape
         problem = Sweeps(
-            StoredUnfoldings(self.task.samples.flat, shape),
+            StoredUnfoldings(self.task.samples.flat, shape, self.order),
             items_of(self.task, self.training),
             self.facts.variance,
             tuple(dict.fromkeys([*policy.ridges, *ridges])),
@@ -108,7 +120,10 @@ class StoredRefits:
             policy.starting_sweeps,
         )
         flat = [seed.reshape(-1, *shape) for seed in seeds]
-        starts = [[_start(kind, rank, seed) for seed in flat] for kind, rank in forms]
+        starts = [
+            [_start(kind, rank, seed, self.order) for seed in flat]
+            for kind, rank in forms
+        ]
         firsts = problem.first_ridges(starts)
         found = [
             Ranked(kind, rank, (first,))
@@ -337,12 +352,12 @@ def _tucker_ranks(seed: Array, policy: Policy) -> list[tuple[int, ...]]:
     return found
 
 
-def _start(kind: str, rank: Any, seed: Array) -> Structure:
+def _start(kind: str, rank: Any, seed: Array, order: Sequence[int]) -> Structure:
     if kind == "tucker":
         return Tucker.truncated(seed, rank)
-    terms = CP.start(seed)
+    terms = CP.start(seed, order)
     for _ in range(1, rank):
-        terms = terms.grown(seed - terms.coef())
+        terms = terms.grown(seed - terms.coef(), order=order)
     return terms
 
 
