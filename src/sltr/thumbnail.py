@@ -137,7 +137,13 @@ def largest_modes(shape: Sequence[int]) -> tuple[int, int]:
 
 
 # Modes that are called so are rows and columns of pictures that stand upright.
-UPRIGHT = (("height", "width"), ("y", "x"), ("z", "y"), ("z", "x"))
+UPRIGHT = (
+    ("height", "width"),
+    ("row", "column"),
+    ("y", "x"),
+    ("z", "y"),
+    ("z", "x"),
+)
 
 
 def upright(names: Sequence[str], shape: Sequence[int]) -> tuple[int, int]:

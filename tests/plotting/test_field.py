@@ -136,6 +136,17 @@ def test_films_are_upright_in_every_picture(film):
         assert picture.origin == "upper"
 
 
+@pytest.mark.parametrize("names", [("row", "column"), ("height", "width"), ("y", "x")])
+def test_films_with_rows_first_are_upright_too(film, names):
+    turned = SimpleNamespace(**vars(film) | {"names_": ("time", *names)})
+    turned.coef_ = np.swapaxes(film.coef_, 1, 2)
+    turned.shape_in_ = turned.coef_.shape
+    for model in (turned, film):
+        shown = np.asarray(plot_film(model, frames=[2]).axes[0].images[0].get_array())
+        assert shown.shape == (6, 8)
+        assert np.unravel_index(np.argmax(shown), shown.shape) == (1, 6)
+
+
 def test_films_move(film, tmp_path):
     pytest.importorskip("PIL")
     animate_film(film, np.zeros((4, 8, 6))).save(tmp_path / "f.gif", "pillow", dpi=40)

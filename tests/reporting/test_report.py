@@ -189,6 +189,14 @@ def test_held_out_samples_with_names_of_training_samples_are_told(data, tmp_path
         report(model, known[:40], y[:40], tmp_path / "r.html", **new)
 
 
+def test_new_samples_given_as_training_samples_are_told(data, tmp_path):
+    X, y = data
+    known = label(X, ids=[f"s{k:02}" for k in range(len(X))])
+    model = SLTRRegressor().fit(known[:40], y[:40])
+    with pytest.warns(UserWarning, match="X has s40, the model s00.*Give new samples"):
+        report(model, known[40:], y[40:], tmp_path / "r.html", n_bootstrap=5)
+
+
 def test_the_page_shows_what_the_samples_know(tmp_path, rng):
     nibabel = pytest.importorskip("nibabel")
     pytest.importorskip("nilearn")

@@ -203,8 +203,9 @@ def map_in_front(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if getattr(model, "standardize_", None) is not None:
         found["standardize"] = model.standardize_
+    names = getattr(model, "names_", None)
     for mode, strength in getattr(model, "smooth_", {}).items():
-        found[f"smooth[{mode}]"] = strength
+        found[f"smooth[{mode if names is None else names[mode]}]"] = strength
     return found
 
 

@@ -16,7 +16,7 @@ from sltr.datasets.nifti import coef_img
 from sltr.plotting.coefficient import plot_coef
 from sltr.plotting.modes import Modes, even_slices, strongest_slice
 from sltr.plotting.style import DIVERGING, diverging_limit, image, new_figure
-from sltr.thumbnail import coef_array, target_name
+from sltr.thumbnail import UPRIGHT, coef_array, target_name
 
 
 def plot_model(model: Any, *, target: Any = None) -> Any:
@@ -186,8 +186,10 @@ def plot_topographies(
     flat = flat[:, :, strongest_slice(flat, 2)]
     chosen = _time_indices(times, modes, flat, n_times) if coef.ndim > 1 else [0]
     limit = diverging_limit(flat)
+    # The same lines on all heads: else those of noise would look like a signal.
+    lines = [share * limit for share in (-0.75, -0.5, -0.25, 0.25, 0.5, 0.75)]
     info = _info(mne, np.asarray(model.coords_[0])[rows], positions, kind)
-    fig = fig or new_figure(1.7 * len(chosen) + 1.2, 2.3)
+    fig = fig or new_figure(1.7 * len(chosen) + 1.2, 2.1)
     axes = fig.subplots(1, len(chosen), squeeze=False)[0]
     for ax, index in zip(axes, chosen, strict=True):
         drawn, _ = mne.viz.plot_topomap(
@@ -197,6 +199,7 @@ def plot_topographies(
             show=False,
             cmap=DIVERGING,
             vlim=(-limit, limit),
+            contours=lines,
         )
         if coef.ndim > 1:
             ax.set_title(_time_text(modes, index), fontsize=9)
@@ -255,7 +258,8 @@ def plot_film(
     Parameters
     ----------
     model : model fitted to films, or array of shape (frames, width, height[, 3])
-        Colours are summed.
+        Colours are summed. Modes of a model that are called "height" and "width", or
+        "row" and "column", may be in this order.
     sample : array of the shape of a sample, optional
         A film, or the mean of some, drawn in grey below.
     frames : sequence of int, optional
@@ -362,9 +366,12 @@ def _film(
             )
             raise ValueError(msg)
         under = under.mean(axis=3) if under.ndim == 4 else under
-        under = np.swapaxes(under, 1, 2)
+    names = Modes.of(coef.shape, model=model).names
     coef = coef.sum(axis=3) if coef.ndim == 4 else coef
-    return np.swapaxes(coef, 1, 2), under, whose
+    if names[1:3] in UPRIGHT:
+        return coef, under, whose
+    turned = None if under is None else np.swapaxes(under, 1, 2)
+    return np.swapaxes(coef, 1, 2), turned, whose
 
 
 def _frame(

@@ -147,7 +147,7 @@ def report(
         raise ValueError(msg)
     check_lengths(X, y)
     held_out = X_test is not None
-    _warn_of_seen(final, X_test)
+    _warn_of_names(final, X, X_test)
     outcome = evaluate(
         model,
         X_test if held_out else X,
@@ -265,20 +265,30 @@ def _maps_text(patterns: Any, stability: Any) -> str:
     return " ".join(parts)
 
 
-def _warn_of_seen(model: Any, X_test: Any) -> None:
-    """Warn if held-out samples are called as those that the model was fitted on."""
-    known = unlabelled(X_test)[1]
-    fitted = getattr(model, "ids_", None)
-    if known is None or known.ids is None or fitted is None:
-        return
-    seen = sorted(set(known.ids.tolist()) & set(fitted.tolist()))
+def _warn_of_names(model: Any, X: Any, X_test: Any) -> None:
+    """Warn if samples are called as if they were not what they are given as."""
+    fitted = set(np.ravel(getattr(model, "ids_", ())).tolist())
+    given, held_out = _names(X), _names(X_test)
+    if fitted and given and not fitted & given:
+        warn_caller(
+            f"None of the samples has the name of one that the model was fitted on: X "
+            f"has {min(given)}, the model {min(fitted)}. The report takes them for the "
+            "training samples. Give new samples as X_test and y_test.",
+            UserWarning,
+        )
+    seen = fitted & held_out
     if seen:
         warn_caller(
             f"{len(seen)} held-out samples have the names of samples that the model "
-            f"was fitted on, as {seen[0]}. If they are the same, their score flatters: "
-            "leave them out.",
+            f"was fitted on, as {min(seen)}. If they are the same, their score "
+            "flatters: leave them out.",
             UserWarning,
         )
+
+
+def _names(X: Any) -> set[Any]:
+    known = unlabelled(X)[1]
+    return set() if known is None or known.ids is None else set(known.ids.tolist())
 
 
 def _field_picture(model: Any) -> str:
