@@ -307,3 +307,24 @@ def test_categories_that_pandas_does_not_know_are_refused(rng):
     table = pandas.DataFrame({"site": [pandas.NA, "a"] * 10})
     with pytest.raises(ValueError, match="expected a category for each"):
         SLTRRegressor().fit(X, y, covariates=table)
+
+
+@pytest.mark.parametrize("refine", [None, "reweight", "tucker", "cp", "sparse"])
+@pytest.mark.parametrize("n_samples", [5, 40])
+def test_samples_that_covariates_explain_say_nothing_more(rng, refine, n_samples):
+    # Of the Gram matrix, or of the moments, only rounding is left.
+    Z = rng.normal(size=(n_samples, 2))
+    X = 3.0 + np.einsum("nq,qij->nij", Z, rng.normal(size=(2, 3, 3)))
+    y = Z @ [1.0, -2.0] + rng.normal(size=n_samples)
+    model = SLTRRegressor(refine=refine).fit(X, y, covariates=Z)
+    assert np.abs(model.coef_).max() < 1e-6
+    expected = LinearRegression().fit(Z, y).predict(Z)
+    np.testing.assert_allclose(model.predict(X, covariates=Z), expected, atol=1e-6)
+
+
+def test_covariates_may_explain_all_samples_of_a_fold(rng):
+    X, y = rng.normal(size=(4, 2, 2)), rng.normal(size=4)
+    Z = np.column_stack([rng.normal(size=4), [0.0, 0.0, 1.0, 1.0]])
+    for refine in ("sparse", "cp", "reweight"):
+        model = SLTRRegressor(refine=refine).fit(X, y, covariates=Z)
+        assert np.isfinite(model.coef_).all()

@@ -1,9 +1,9 @@
-"""Powers of two that keep squares among the numbers."""
+"""Centring, and powers of two that keep squares among the numbers."""
 
 import numpy as np
 import pytest
 
-from sltr.samples.front import check_squares, divide_by_unit, largest_entry
+from sltr.samples.front import Centring, check_squares, divide_by_unit, largest_entry
 
 EXTREMES = [(np.float32, 1e-44), (np.float32, 3e38), (float, 1e-310), (float, 1e308)]
 
@@ -32,3 +32,21 @@ def test_sizes_without_squares_are_refused(dtype, size):
         check_squares(largest_entry(like), like, "y")
     for ordinary in (0.0, 1e-5, 1e5):
         check_squares(ordinary, like, "X", count=1000)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, float])
+def test_what_a_basis_explains_leaves_no_rounding(xp, rng, dtype):
+    Z = rng.normal(size=(5, 2)).astype(dtype)
+    weight = np.array([0.3, 0.7, 1.1, 0.0, 0.0], dtype)  # as many as the basis has
+    rows = (10.0 * rng.normal(size=(2, 5))).astype(dtype)
+    centring = Centring(xp.array(weight), True, xp.array(Z))
+    rest = xp.numpy(centring.residual(xp.array(rows)))
+    assert not rest[:, :3].any()
+    assert rest[:, 3:].all()  # samples that take no part keep what is left of them
+    assert not xp.numpy(centring.gather(xp.array(rows.T.copy()))).any()
+    constant = Centring(xp.array(weight), True)
+    same = xp.array(0.0 * rows + rows[:, :1])
+    assert not xp.numpy(constant.residual(same))[:, :3].any()
+    some = xp.numpy(constant.residual(xp.array(rows)))[:, :3]
+    np.testing.assert_allclose(some @ weight[:3], 0.0, atol=1e-4)
+    assert np.abs(some).max() > 0.1

@@ -32,3 +32,12 @@ def test_without_structure_low_rank_is_the_mean(rng):
     X = rng.normal(size=(40, 30))
     X[rng.random(X.shape) < 0.1] = np.nan
     assert low_rank_fill(X, np.ones(40)).loadings.shape[0] == 0
+
+
+def test_entries_that_never_vary_have_no_part_in_the_factors(rng):
+    X = rng.normal(size=(12, 2)) @ rng.normal(size=(2, 8))
+    X[:, :3] = 0.0
+    X[rng.random(X.shape) < 0.1] = np.nan
+    weight, shift = rng.random(12) + 0.1, rng.normal(size=8)
+    one, other = low_rank_fill(X, weight), low_rank_fill(X + shift, weight)
+    np.testing.assert_allclose(other(X + shift) - shift, one(X), atol=1e-8)

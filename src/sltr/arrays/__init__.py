@@ -19,6 +19,7 @@ from sltr.arrays.libraries import (
     to_python,
 )
 from sltr.arrays.linalg import (
+    ROUNDINGS,
     adjoint,
     can_iterate_splitting,
     eigh,
@@ -28,6 +29,7 @@ from sltr.arrays.linalg import (
     positive_solver,
     singular_values,
     spectral_norm,
+    unless_rounding,
 )
 from sltr.arrays.resources import (
     explained_memory,
@@ -37,6 +39,7 @@ from sltr.arrays.resources import (
 )
 
 __all__ = [
+    "ROUNDINGS",
     "Array",
     "adjoint",
     "array_namespace",
@@ -65,4 +68,5 @@ __all__ = [
     "to_float64",
     "to_numpy",
     "to_python",
+    "unless_rounding",
 ]

@@ -13,6 +13,9 @@ from array_api_compat import is_torch_array
 from sltr.arrays import cuda as _cuda
 from sltr.arrays.libraries import Array, array_namespace, clip, is_numpy
 
+# What is left of numbers is known up to this many roundings of their size.
+ROUNDINGS = 10.0
+
 
 def adjoint(x: Array) -> Array:
     """Return the conjugate transpose of the last two axes; Sturm's are complex."""
@@ -111,6 +114,22 @@ def _cholesky_solver(matrix: Array) -> Callable[[Array], Array]:
         lower = xp.linalg.cholesky(matrix)
         return lambda rhs: xp.cholesky_solve(rhs, lower)
     return lambda rhs: xp.linalg.solve(matrix, rhs)
+
+
+def unless_rounding(rest: Array, given: Array, weight: Array, axis: int) -> Array:
+    """Return what a basis leaves of vectors along an axis, or zero if it is rounding.
+
+    A fit would take the rounding for a signal, and divide by its size. Where the
+    weight is zero, values do not count, and stay.
+    """
+    xp = array_namespace(rest)
+    inside = weight > 0
+    most, size = (
+        xp.max(xp.where(inside, xp.abs(values), 0.0), axis=axis, keepdims=True)
+        for values in (rest, given)
+    )
+    explained = most <= ROUNDINGS * xp.finfo(rest.dtype).eps * size
+    return xp.where(explained & inside, 0.0, rest)
 
 
 def can_iterate_splitting(matrices: Array) -> bool:

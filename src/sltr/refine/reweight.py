@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, clip, device, eigh
+from sltr.arrays import ROUNDINGS, Array, array_namespace, clip, device, eigh
 from sltr.core.tensor import flatten, own_mode_product, unfold
-from sltr.refine.subsets import ROUNDINGS, Subsets, feature_variance, mean_variance
+from sltr.refine.subsets import Subsets, feature_variance, mean_variance
 from sltr.ridge.conjugate_gradients import conjugate_gradients
 from sltr.samples.budget import row_ranges
 from sltr.samples.samples import BLOCK_ENTRIES, is_lazy

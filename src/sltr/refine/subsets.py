@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sltr.arrays import Array, array_namespace, as_array, clip, device
+from sltr.arrays import ROUNDINGS, Array, array_namespace, as_array, clip, device
 from sltr.samples.front import Centring
-
-# A variance is known up to this many roundings of the squares that it comes from.
-ROUNDINGS = 10.0
 
 
 @dataclass(frozen=True, eq=False)

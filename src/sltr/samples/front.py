@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.arrays import Array, array_namespace, as_array, to_numpy, unless_rounding
 from sltr.core.tensor import mode_product
 from sltr.parameters import check_choice, refuse
 from sltr.samples.samples import Samples, is_lazy
@@ -67,7 +67,7 @@ class Front:
         support = None
         if self.kept is not None and not self.roots:
             inside = self.in_front(self.kept)
-            if inside.mean() < SPARSE_MASK:
+            if 0.0 < inside.mean() < SPARSE_MASK:
                 support = as_array(np.flatnonzero(inside), X, dtype=xp.int64)
         return replace(samples, X=X, support=support)
 
@@ -167,8 +167,9 @@ def front_plan(
 ) -> FrontPlan:
     """Return the maps that these settings allow for some samples, filled and masked.
 
-    Entries that never vary are outside the mask: beside an intercept they say nothing.
-    Responses are not looked at.
+    Entries that never vary are outside the mask, and so are those that covariates
+    explain: beside these, and an intercept, they say nothing. Responses are not looked
+    at.
     """
     if standardize is not None:
         check_choice("standardize", standardize, ("entries", "auto"))
@@ -189,14 +190,17 @@ def front_plan(
 
 
 def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray | None:
-    """Return which entries are inside the mask and vary; None if all do, or none."""
-    xp = array_namespace(samples.X)
-    first = samples.X[:1, ...] if fit_intercept else 0.0
-    varies = to_numpy(xp.any(first != samples.X, axis=0))
+    """Return which entries are inside the mask and vary; None if all do."""
+    xp, X = array_namespace(samples.X), samples.X
+    first = X[:1, ...] if fit_intercept else 0.0
+    varies = xp.any(first != X, axis=0)
+    if samples.covariates is not None:
+        centring = Centring(samples.weight, fit_intercept, samples.covariates)
+        rest = centring.gather(samples.flat)
+        varies = varies & xp.reshape(xp.any(rest != 0.0, axis=0), samples.shape)
+    varies = to_numpy(varies)
     if samples.kept is not None:
         varies = varies & samples.kept
-    if not varies.any():  # the coefficient is zero whatever is kept
-        return samples.kept
     return None if varies.all() else varies
 
 
@@ -328,7 +332,10 @@ class Centring:
     def gather(self, t: Array) -> Array:
         """Return Cᵀ·t: less what the basis explains, scaled by root weights."""
         if self.basis.shape[1]:
-            t = t - self.basis @ self.regression(t)
+            rest = t - self.basis @ self.regression(t)
+            if self.basis.shape[1] > 1:  # twice: columns that are alike lose digits
+                rest = rest - self.basis @ self.regression(rest)
+            t = unless_rounding(rest, t, self.weight[..., None], axis=-2)
         return self.root * t
 
     def both(self, matrix: Array) -> Array:
@@ -340,9 +347,15 @@ class Centring:
         """Return rows (…, n) less what the basis explains of them."""
         if self.basis.shape[1] == 0:
             return rows
+        rest = rows - self._explained(rows)
+        if self.basis.shape[1] > 1:
+            rest = rest - self._explained(rest)
+        return unless_rounding(rest, rows, self.weight, axis=-1)
+
+    def _explained(self, rows: Array) -> Array:
         xp = array_namespace(rows)
         coef = xp.linalg.vecdot(rows[..., None, :], self.share, axis=-1)
-        return rows - coef @ xp.matrix_transpose(self.basis)
+        return coef @ xp.matrix_transpose(self.basis)
 
 
 def basis_of(

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array, device, eigh
+from sltr.arrays import Array, array_namespace, as_array, device, eigh, unless_rounding
 from sltr.core.tensor import flatten
 
 RANKS = (0, 1, 2, 3, 5, 8)
@@ -70,8 +70,10 @@ def low_rank_fill(X: Array, weight: Array) -> Fill:
     flat = flatten(X)
     measured = ~xp.isnan(flat)
     middle = mean_fill(X, weight)
-    rest = xp.where(measured, flat - middle.mean, 0.0)
+    known = xp.where(measured, flat, 0.0)
     mass = xp.astype(measured, flat.dtype) * weight[:, None]
+    rest = xp.where(measured, flat - middle.mean, 0.0)
+    rest = unless_rounding(rest, known, mass, axis=0)
     total = xp.sum(mass, axis=0)
     variance = xp.sum(mass * rest**2, axis=0) / xp.where(total > 0, total, 1.0)
     scale = xp.where(variance > 0, xp.sqrt(variance), 1.0)
