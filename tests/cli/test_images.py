@@ -103,6 +103,9 @@ def test_a_model_of_masked_images_predicts_without_the_mask(here, capsys):
 def test_a_model_is_drawn_and_exported(here, capsys):
     pytest.importorskip("nilearn")
     run("fit", "bids", "--target", "age", "--mask", "mask.nii.gz", "--out", "e.sltr")
+    found = capsys.readouterr().out
+    assert "shape" in found
+    assert not {"names", "units", "coords"} & set(found.split())  # pictures show them
     assert run("plot", "e.sltr", "brain.png", "--dpi", 50) == 0
     assert (here / "brain.png").read_bytes()[:4] == b"\x89PNG"
     assert run("export", "e.sltr", "coef.nii.gz") == 0

@@ -189,6 +189,14 @@ def test_held_out_samples_with_names_of_training_samples_are_told(data, tmp_path
         report(model, known[:40], y[:40], tmp_path / "r.html", **new)
 
 
+def test_scores_that_never_change_have_no_error(rng):
+    X = rng.normal(size=(33, 4, 3))
+    y = np.where(X[:, 0, 0] > 0, "up", "down")
+    model = SLTRClassifier(epsilon=1e-8).fit(X, y)
+    right = evaluate(model, X, model.predict(X), y, n_bootstrap=50)
+    assert [score.error for score in right.scores] == [0.0, 0.0]
+
+
 def test_new_samples_given_as_training_samples_are_told(data, tmp_path):
     X, y = data
     known = label(X, ids=[f"s{k:02}" for k in range(len(X))])

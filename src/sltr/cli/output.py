@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 
 from sltr.persistence.values import plain_json, printable
+from sltr.samples.labelled import FITTED
 
 Progress = Callable[..., None]
 
@@ -217,6 +218,7 @@ def _report_command(out: Path, data: list[Path], options: dict[str, Any]) -> str
 def _fitted_values(model: Any) -> dict[str, Any]:
     """Return what fitting found or chose, as far as it is a number, word or shape."""
     left_out = {"shape_in_", "n_features_in_", "best_index_", "n_covariates_in_"}
+    left_out |= set(FITTED)
     facts: dict[str, Any] = {}
     for name, value in vars(model).items():
         if name == "refine_settings_":

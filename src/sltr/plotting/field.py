@@ -286,7 +286,7 @@ def plot_film(
     >>> fig.axes[0].images[0].get_array().shape  # height, width
     (24, 32)
     """
-    film, under, whose = _film(model, sample, target)
+    film, under, titles, whose = _film(model, sample, target)
     n = len(film)
     chosen = even_slices(film, 0, n_frames) if frames is None else list(frames)
     if not chosen or any(not 0 <= k < n for k in chosen):
@@ -297,8 +297,8 @@ def plot_film(
     axes = fig.subplots(1, len(chosen), squeeze=False)[0]
     limit = diverging_limit(film)
     for ax, k in zip(axes, chosen, strict=True):
-        _frame(ax, film[k], None if under is None else under[k], limit, threshold)
-        ax.set_title(f"frame {k + 1}", fontsize=9)
+        _frame(ax, film, under, k, limit, threshold)
+        ax.set_title(titles[k], fontsize=9)
     if whose:
         fig.suptitle(whose, fontsize=10)
     _bar(fig, axes, limit, label)
@@ -328,7 +328,7 @@ def animate_film(
     matplotlib.animation.FuncAnimation
         ``.save("film.gif")`` writes it; in Jupyter, ``.to_jshtml()`` shows it.
     """
-    film, under, whose = _film(model, sample, target)
+    film, under, titles, whose = _film(model, sample, target)
     fig = new_figure(5.2, 3.4 * film.shape[1] / film.shape[2] + 0.8)
     from matplotlib.animation import FuncAnimation
 
@@ -336,8 +336,8 @@ def animate_film(
 
     def draw(k: int) -> list[Any]:
         ax.clear()
-        _frame(ax, film[k], None if under is None else under[k], limit, threshold)
-        ax.set_title(", ".join(filter(None, [whose, f"frame {k + 1}"])), fontsize=10)
+        _frame(ax, film, under, k, limit, threshold)
+        ax.set_title(", ".join(filter(None, [whose, titles[k]])), fontsize=10)
         return list(ax.images)
 
     _bar(fig, [ax], limit, label)
@@ -347,8 +347,11 @@ def animate_film(
 
 def _film(
     model: Any, sample: Any, target: Any
-) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """Return coefficient and sample as frames × height × width, colours merged."""
+) -> tuple[np.ndarray, np.ndarray | None, list[str], str]:
+    """Return coefficient and sample as frames × height × width, colours merged.
+
+    Then the frames' titles and the target's name.
+    """
     whose, coef = target_name(model, target), coef_array(model, target)
     if coef.ndim not in (3, 4):
         msg = (
@@ -366,22 +369,32 @@ def _film(
             )
             raise ValueError(msg)
         under = under.mean(axis=3) if under.ndim == 4 else under
-    names = Modes.of(coef.shape, model=model).names
+    modes = Modes.of(coef.shape, model=model)
+    known = modes.names[0] != "mode 0"
+    titles = [modes.at(0, k) if known else f"frame {k}" for k in range(len(coef))]
     coef = coef.sum(axis=3) if coef.ndim == 4 else coef
-    if names[1:3] in UPRIGHT:
-        return coef, under, whose
+    if modes.names[1:3] in UPRIGHT:
+        return coef, under, titles, whose
     turned = None if under is None else np.swapaxes(under, 1, 2)
-    return np.swapaxes(coef, 1, 2), turned, whose
+    return np.swapaxes(coef, 1, 2), turned, titles, whose
 
 
 def _frame(
-    ax: Any, coef: np.ndarray, under: np.ndarray | None, limit: float, threshold: float
+    ax: Any,
+    film: np.ndarray,
+    under: np.ndarray | None,
+    k: int,
+    limit: float,
+    threshold: float,
 ) -> None:
     if under is not None:
-        ax.imshow(under, cmap="gray", interpolation="nearest")
-    drawn = image(ax, coef, limit)
+        # One contrast for all frames: else the film would flicker.
+        low, high = np.nanpercentile(under, (0.5, 99.5))
+        grey = {"cmap": "gray", "vmin": low, "vmax": max(high, low + 1e-6)}
+        ax.imshow(under[k], interpolation="nearest", **grey)
+    drawn = image(ax, film[k], limit)
     if under is not None:
-        share = np.abs(coef) / limit
+        share = np.abs(film[k]) / limit
         drawn.set_alpha(np.where(share > threshold, 0.85 * np.sqrt(share), 0.0))
     ax.set(xticks=[], yticks=[])
 

@@ -157,7 +157,7 @@ def _summarised(name: str, values: np.ndarray, higher: bool) -> Score:
     return Score(
         name=name,
         value=float(values[0, 0]),
-        error=float(again[:, 0].std(ddof=1)),
+        error=_spread(again[:, 0]),
         low=float(low),
         high=float(high),
         null=float(values[0, 1].round(12)) + 0.0,
@@ -187,13 +187,19 @@ def _score(
     return Score(
         name=name,
         value=float(value),
-        error=float(again[:, 0].std(ddof=1)),
+        error=_spread(again[:, 0]),
         low=float(low),
         high=float(high),
         null=float(null),
         higher_is_better=higher,
         beats_null=float(np.mean(np.heaviside(np.diff(-again, axis=1), 0.0))),
     )
+
+
+def _spread(values: np.ndarray) -> float:
+    """Return the standard deviation; that of equal values is zero, not rounding."""
+    error = float(values.std(ddof=1))
+    return 0.0 if error < 1e-12 * float(np.abs(values).max()) else error
 
 
 def check_lengths(X: Any, y: Any) -> None:
