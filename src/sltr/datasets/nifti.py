@@ -375,10 +375,14 @@ def _check_space(
     # Affines pass through float32 headers: differences of rounding are no other space.
     if not np.allclose(affine, expected_affine, rtol=1e-4, atol=1e-4):
         msg = (
-            f"{name} has the affine\n{affine}\nexpected that of the first image,\n"
-            f"{expected_affine}\nResample it to the same space."
+            f"{name} has the affine {_rows(affine)}; expected that of the first image, "
+            f"{_rows(expected_affine)}. Resample it to the same space."
         )
         raise ValueError(msg)
+
+
+def _rows(affine: np.ndarray) -> str:
+    return "; ".join(" ".join(f"{value:g}" for value in row) for row in affine[:3])
 
 
 def _read_mask(

@@ -100,7 +100,7 @@ def _table(coefs: np.ndarray, targets: list[str], labels: Labels, model: Any) ->
         place if coords is None else coords[place]
         for place, coords in zip(places, labels.coords, strict=True)
     ]
-    entries = [coef[inside] for coef in coefs]
+    entries = [coef[inside] + 0.0 for coef in coefs]  # −0 becomes 0
     cells = [map(harmless, column.tolist()) for column in [*columns, *entries]]
     table.writerows(zip(*cells, strict=True))
     return text.getvalue().encode()

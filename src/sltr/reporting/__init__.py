@@ -273,7 +273,7 @@ def _warn_of_names(model: Any, X: Any, X_test: Any) -> None:
         warn_caller(
             f"None of the samples has the name of one that the model was fitted on: X "
             f"has {min(given)}, the model {min(fitted)}. The report takes them for the "
-            "training samples. Give new samples as X_test and y_test.",
+            "training samples. Give new samples as X_test and y_test (--test).",
             UserWarning,
         )
     seen = fitted & held_out
