@@ -1,5 +1,7 @@
 """Whether anything was found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -44,7 +46,11 @@ def prepared(X, y, cv=4, covariates=None, weight=None):
 
 
 def by_loops(X, y, folds, predictions, n):
-    """Return the p-value by fitting scikit-learn's ridge to each permutation."""
+    """Return the p-value by fitting scikit-learn's ridge to each permutation.
+
+    Without each fold that keeps groups whole, or else without each sample.
+    """
+    left_out = folds.rows if folds.grouped else [[i] for i in range(len(y))]
     flat, rng = X.reshape(len(X), -1), np.random.RandomState(0)
     centred = flat - flat.mean(axis=0)
     unit = np.sum(centred**2) / min(centred.shape)
@@ -58,7 +64,7 @@ def by_loops(X, y, folds, predictions, n):
         again, best = y[order], -1.0
         for factor in PENALTIES:
             f, t = [], []
-            for rows in folds.rows:
+            for rows in left_out:
                 train = np.setdiff1d(np.arange(len(y)), rows)
                 mean = again[train].mean()
                 ridge = Ridge(alpha=factor * unit).fit(flat[train], again[train])
@@ -70,11 +76,15 @@ def by_loops(X, y, folds, predictions, n):
     return (1 + sum(s >= scores[0] - 1e-9 for s in scores[1:])) / (1 + n)
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("n_samples", [20, 60])  # the Gram matrix, and moments
-def test_the_p_value_of_the_pilot_is_that_of_a_loop_of_ridge_fits(rng, n_samples):
+def test_the_p_value_of_the_pilot_is_that_of_a_loop_of_ridge_fits(
+    rng, n_samples, grouped
+):
     X = rng.normal(size=(n_samples, 6, 5))
     y = X[:, :2, :2].sum(axis=(1, 2)) + 4.0 * rng.normal(size=n_samples)
     task, folds = prepared(X, y)
+    folds = replace(folds, grouped=grouped)
     predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
     found = pilot_p_value(task, folds, predictions, 19)
     assert found == pytest.approx(by_loops(X, y, folds, predictions, 19))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,7 +200,8 @@ class _SLTRCV(SLTRBase):
         grouped: bool = False,
     ) -> tuple[HeldOut, Choice]:
         """Choose among candidates by their scores on the rows that folds leave out."""
-        folds, on_folds = Folds.of(task, splits), grouped or task.family is not None
+        folds = replace(Folds.of(task, splits), grouped=grouped)
+        on_folds = grouped or task.family is not None
         sharing = check_sharing(self.responses, task.shape_out)
         few = task.Y.shape[1] <= task.policy.most_refitted
         grid = make_grid(

@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, positive_solver, to_python
-from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
+from sltr.ridge.penalty import (
+    leave_one_out,
+    mean_eigenvalue,
+    penalised_solves,
+    squared_errors,
+)
 from sltr.samples.front import Centring, least_squares
 from sltr.samples.samples import Design
 
@@ -143,6 +148,10 @@ class GramRidge:
 
     def loo_losses(self, epsilons: Array) -> Array:
         """Return squared leave-one-out errors for each penalty, (E, n)."""
+        return squared_errors(self.loo_residuals(epsilons), self.weight)
+
+    def loo_residuals(self, epsilons: Array) -> Array:
+        """Return what pilots without a sample miss it by, (E, n, K), root-weighted."""
         xp = array_namespace(self.gram)
         centring = self._everyone
         values, vectors = self.spectrum or self.with_spectrum().spectrum

@@ -19,7 +19,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, to_float64, to_numpy
-from sltr.ridge.penalty import leave_one_out, mean_eigenvalue, penalised_solves
+from sltr.ridge.penalty import (
+    leave_one_out,
+    mean_eigenvalue,
+    penalised_solves,
+    squared_errors,
+)
 from sltr.samples.front import Centring, least_squares
 from sltr.samples.samples import Design
 
@@ -211,6 +216,10 @@ class MomentRidge:
 
     def loo_losses(self, epsilons: Array) -> Array:
         """Return squared leave-one-out errors for each penalty, (E, n)."""
+        return squared_errors(self.loo_residuals(epsilons), self.weight)
+
+    def loo_residuals(self, epsilons: Array) -> Array:
+        """Return what pilots without a sample miss it by, (E, n, K), root-weighted."""
         xp = array_namespace(self.weight)
         part = self._regressed(self.total)
         centring = Centring(self.weight, self.fit_intercept, self.covariates)

@@ -48,16 +48,20 @@ def penalised_solves(matrix: Array, rhs: Array, epsilons: Array) -> Array:
 
 
 def leave_one_out(residuals: Array, leverage: Array, weight: Array) -> Array:
-    """Return squared errors, (E, n), when one unit of a sample's weight is left out.
+    """Return residuals (…, n, K) when one unit of a sample's weight is left out.
 
-    They are those of a sample of weight one, summed over the responses. A sample of
-    integer weight counts as that many equal samples of which one is left out; one of
-    weight below 1 is left out as a whole.
+    A sample of integer weight counts as that many equal samples of which one is left
+    out; one of weight below 1 is left out as a whole. All residuals are times the
+    roots of the weights.
     """
-    xp = array_namespace(residuals)
     unit = clip(weight, None, 1.0) / weight
     rest = clip(1.0 - unit * leverage, 1e-12, None)
-    return xp.sum((residuals / rest[:, :, None]) ** 2, axis=2) / weight
+    return residuals / rest[..., None]
+
+
+def squared_errors(residuals: Array, weight: Array) -> Array:
+    """Return squared errors (E, n) of samples of weight one, over all responses."""
+    return array_namespace(residuals).sum(residuals**2, axis=2) / weight
 
 
 def mean_loss(losses: Array, weight: Array) -> Array:

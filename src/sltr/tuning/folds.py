@@ -226,6 +226,7 @@ class Folds:
     # held-out responses: what fits intercept and covariates, one for each fold.
     family: Family | None = None
     free: list[Free] = field(default_factory=list)
+    grouped: bool = False  # whether they keep groups of samples whole
 
     @staticmethod
     def of(task: Task, splits: Sequence[Split]) -> Folds:
