@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
-from sltr import SLTRClassifierCV, TensorRidge, plotting
+from sltr import SLTRClassifierCV, SLTRRegressorCV, TensorRidge, plotting, sltr_path
+from sltr.datasets import label
 from sltr.inference import (
     Patterns,
     PermutationTest,
     Significant,
     Stability,
     intervals,
+    patterns,
+    significant,
+    stability,
 )
 
 pytest.importorskip("matplotlib.pyplot")
@@ -36,6 +40,38 @@ def test_pattern_is_drawn_in_units_of_the_samples(rng):
     alone = plotting.plot_pattern(Patterns(pattern[0], 0.5), mode_names=("a", "b"))
     assert np.allclose(alone.axes[0].images[0].get_array(), 0.5 * pattern[0])
     assert alone.axes[0].get_xlabel() == "b"
+
+
+def test_pattern_of_each_response_is_drawn(rng):
+    X = rng.normal(size=(40, 5, 4))
+    Y = np.stack([X[:, 0, 0], X[:, 1, 2], X[:, 3, 3]], axis=1)
+    found = patterns(TensorRidge(epsilon=1.0).fit(X, Y), X)
+    drawn = plotting.plot_pattern(found, target=1).axes[0].images[0].get_array()
+    assert np.allclose(drawn, found.pattern[..., 1] * found.score_std[1])
+
+
+def test_maps_and_paths_know_the_modes_of_the_samples(rng):
+    inside = np.ones((4, 3), bool)
+    inside[1, 2] = False
+    raw = rng.normal(size=(40, 4, 3)) * inside
+    coords = {"channel": list("abcd"), "time": [0.0, 2.0, 4.0]}
+    X = label(raw, ("channel", "time"), coords=coords, mask=inside)
+    y = raw[:, 0, 0] + 0.1 * rng.normal(size=40)
+    model = SLTRRegressorCV(refine=None).fit(X, y)
+    figures = [
+        plotting.plot_pattern(patterns(model, X)),
+        plotting.plot_stability(stability(model, X, y, n_pairs=3, random_state=0)),
+        plotting.plot_significant(significant(model, X, y, n=19, random_state=0)),
+    ]
+    for fig in figures:
+        ax = fig.axes[0]
+        assert (ax.get_ylabel(), ax.get_xlabel()) == ("channel", "time")
+        assert [t.get_text() for t in ax.get_yticklabels()] == list("abcd")
+        drawn = np.ma.filled(ax.images[0].get_array(), np.nan)
+        assert np.argwhere(np.isnan(drawn)).tolist() == [[1, 2]]
+    ranks = plotting.plot_path(sltr_path(X, y, epsilons=[1.0])).axes[2]
+    legend = [text.get_text() for text in ranks.get_legend().get_texts()]
+    assert legend == ["channel", "time"]
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (5, 4, 3)])

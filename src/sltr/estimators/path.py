@@ -17,6 +17,7 @@ from sltr.core.estimate import Settings
 from sltr.estimators.base import warn_of_pilot, warn_unless_converged
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.samples.check import check_samples
+from sltr.samples.labelled import Labels
 from sltr.tuning.candidates import LAMBDAS, grid_epsilons, grid_pairs
 from sltr.tuning.final import basis_coefs
 from sltr.tuning.fits import plain_fits
@@ -40,6 +41,8 @@ class SLTRPath:
         Largest relative duality gap over the problems behind a coefficient.
     n_iter : array of shape (C,)
     converged : array of shape (C,)
+    labels : Labels or None
+        What the samples know of their modes, for pictures.
     """
 
     epsilon: Array
@@ -50,6 +53,7 @@ class SLTRPath:
     gap: Array
     n_iter: Array
     converged: Array
+    labels: Labels | None = None
 
 
 def sltr_path(
@@ -154,4 +158,5 @@ def sltr_path(
         gap=gap,
         n_iter=in_order("n_iter"),
         converged=converged,
+        labels=samples.labels,
     )

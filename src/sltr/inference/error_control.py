@@ -37,6 +37,7 @@ from sltr.estimators.labels import label_indicators
 from sltr.inference.permutation import check_groups, draw_orders
 from sltr.parameters import check_count, refuse
 from sltr.samples.check import check_samples
+from sltr.samples.labelled import Labels
 from sltr.samples.samples import is_lazy
 
 # Neighbours with this correlation are averaged; below the second, entries are apart.
@@ -70,6 +71,8 @@ class Significant:
         By mode: signal is within so many entries of a selected one.
     regions : array of int, shape (r, M)
         The entries about which regions were found, the strongest first.
+    labels : Labels or None
+        What the samples know of their modes, for pictures.
     """
 
     selected: np.ndarray
@@ -79,6 +82,7 @@ class Significant:
     control: str
     tolerance: tuple[int, ...]
     regions: np.ndarray
+    labels: Labels | None = None
 
     def __str__(self) -> str:
         name = {"fwer": "family-wise error", "fdr": "false-discovery rate"}
@@ -199,6 +203,7 @@ def significant(
         control,
         tolerance,
         np.stack(np.unravel_index(np.array(regions, dtype=int), shape), axis=1),
+        samples.labels,
     )
 
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.arrays import Array, array_namespace
 from sltr.core.tensor import flatten
 from sltr.samples.check import check_new_samples
+from sltr.samples.labelled import Labels, labels_of
 from sltr.samples.samples import as_design
 
 
@@ -25,10 +26,16 @@ class Patterns:
     score_std : float, or array of shape (n_classes,) or (q1, …, qQ)
         Standard deviation of the score; `pattern` times this is the change that goes
         with a usual change of the score, in the units of the samples.
+    labels : Labels or None
+        What the samples know of their modes, for pictures.
+    shape_out : tuple of int
+        The shape of a response, whose modes are the last of `pattern`.
     """
 
     pattern: Array
     score_std: Any
+    labels: Labels | None = None
+    shape_out: tuple[int, ...] = ()
 
 
 def patterns(model: Any, X: Any) -> Patterns:
@@ -93,10 +100,10 @@ def patterns(model: Any, X: Any) -> Patterns:
     slopes = centred / xp.where(some, n_samples * variance, 1.0)
     products = design.combine(xp.matrix_transpose(slopes))  # (K, P)
     pattern = xp.reshape(products, (-1, *model.shape_in_))
-    std = xp.sqrt(variance)
+    std, labels = xp.sqrt(variance), labels_of(model)
     if shape_out:
         pattern = xp.reshape(xp.moveaxis(pattern, 0, -1), coef.shape)
-        return Patterns(pattern, xp.reshape(std, shape_out))
+        return Patterns(pattern, xp.reshape(std, shape_out), labels, shape_out)
     if single:
-        return Patterns(pattern[0, ...], float(std[0]))
-    return Patterns(pattern, std)
+        return Patterns(pattern[0, ...], float(std[0]), labels)
+    return Patterns(pattern, std, labels)

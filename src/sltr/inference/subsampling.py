@@ -24,6 +24,7 @@ from sltr.estimators.labels import label_indicators, label_shift
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.parameters import check_count, refuse
 from sltr.samples.check import check_samples
+from sltr.samples.labelled import Labels
 from sltr.samples.samples import take_rows
 from sltr.tuning.final import final_fit
 from sltr.tuning.folds import weighted_splits
@@ -55,6 +56,8 @@ class Stability:
     max_false_worst : float
         The bound without that assumption (Theorem 1).
     n_halves : int
+    labels : Labels or None
+        What the samples know of their modes, for pictures.
     """
 
     frequency: np.ndarray
@@ -65,6 +68,7 @@ class Stability:
     max_false: float
     max_false_worst: float
     n_halves: int
+    labels: Labels | None = None
 
     def __str__(self) -> str:
         return (
@@ -174,6 +178,7 @@ def stability(
         bound * share,
         share / (2.0 * threshold - 1.0),
         len(halves),
+        samples.labels,
     )
 
 

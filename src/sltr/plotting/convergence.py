@@ -9,6 +9,7 @@ import numpy as np
 from sltr.arrays import to_numpy
 from sltr.core.estimate import Settings, absolute_radii, estimate_path
 from sltr.plotting.style import COLOURS, new_axes, tidy
+from sltr.samples.front import Front
 
 # What fitted models call the measures they keep.
 _HISTORIES = {
@@ -63,20 +64,21 @@ def gap_history(model: Any, n_points: int = 20) -> tuple[np.ndarray, np.ndarray]
     """Return iterations and the gaps after them, of the problem about a model's pilot.
 
     The problem is solved again with growing budgets, since models keep only their last
-    gap. None if the model has no such problem, or one that a closed form, a map in
-    front of the samples or a structure of its zeros changes.
+    gap. None if the model has no such problem, or one that a closed form, units of
+    entries, smooth modes or a structure of its zeros change.
     """
-    # Of a mask and a unit None is none, of smooth modes an empty mapping.
-    mapped = getattr(model, "mask_", None) is not None or any(
+    changed = any(
         getattr(model, name, None)
         for name in ("smooth_", "standardize_", "_has_structure")
     )
     n_iter = int(np.max(np.asarray(getattr(model, "n_iter_", 1))))
-    if not hasattr(model, "pilot_") or mapped or n_iter < 3:
+    closed = getattr(model, "sparse_radius_", None) is not None
+    if not hasattr(model, "pilot_") or changed or closed or n_iter < 3:
         return None
     pilot = np.asarray(to_numpy(model.pilot_))
     single = pilot.ndim == len(model.shape_in_)
-    pilots = pilot[None] if single else pilot
+    kept = getattr(model, "mask_", None)
+    pilots = Front(model.shape_in_, kept).cut(pilot[None] if single else pilot)
     sparse, low = (
         np.array([float(getattr(model, f"{name}_", getattr(model, name, 0.0)))])
         for name in ("lambda_sparse", "lambda_low")
@@ -99,7 +101,8 @@ def plot_convergence(
     """Draw the measure a solver stops on against its iterations.
 
     Of an SLTR model this is the duality gap of the problem about its pilot, which is
-    solved again with growing budgets.
+    solved again with growing budgets. A model that keeps only its last gap has no line
+    to draw, which is an error: read `dual_gap_` and `n_iter_`.
 
     Parameters
     ----------
@@ -125,6 +128,13 @@ def plot_convergence(
     again = gap_history(model) if values.size == 1 else None
     if again is not None:
         iterations, values = again
+    if values.size < 2:
+        msg = (
+            f"A {measure} of {values[-1]:.2g} after {iterations[-1]} iterations is all "
+            "that is known; expected two points or more, to draw a line. Read it, or "
+            "give a history."
+        )
+        raise ValueError(msg)
     if tol is None and "lowest" not in measure:
         tol = getattr(model, "tol", None)
     ax = tidy(new_axes(ax))
@@ -138,28 +148,6 @@ def plot_convergence(
             tol, color=COLOURS[1], linestyle="--", linewidth=1.2, label="tolerance"
         )
         ax.legend(frameon=False)
-    if values.size == 1 and positive.all():
-        _frame_point(ax, int(iterations[0]), float(values[0]), tol or values[0])
-    if not positive.any():
-        ax.text(0.5, 0.5, "exactly zero", transform=ax.transAxes, ha="center")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="iteration", ylabel=name or measure)
     return ax
-
-
-def _frame_point(ax: Any, n_iter: int, value: float, tol: float) -> None:
-    """Give a single point a frame that can be read, and say its value.
-
-    The words stand on the side of the point that is away from the tolerance.
-    """
-    ax.set_xlim(0, 1.25 * n_iter + 1)
-    ax.set_ylim(min(value, tol) / 10, max(value, tol) * 10)
-    below = value <= tol
-    ax.annotate(
-        f"{value:.2g} after {n_iter} iteration" + "s" * (n_iter != 1),
-        (n_iter, value),
-        xytext=(0, -8 if below else 8),
-        textcoords="offset points",
-        ha="right" if n_iter else "left",
-        va="top" if below else "bottom",
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sltr.plotting.coefficient import plot_coef
 from sltr.plotting.modes import Coords
 from sltr.plotting.prediction import plot_predictions
 from sltr.plotting.style import COLOURS, SEQUENTIAL, new_axes, tidy
+from sltr.samples.labelled import Labels, remember_labels
 
 
 def plot_permutation_test(test: Any, *, ax: Any = None) -> Any:
@@ -66,7 +68,7 @@ def plot_pattern(
     ----------
     found : Patterns
     target : int
-        The class's place, where each class has a pattern.
+        The place of a class, or of a response, that has a pattern of its own.
     mode_names, units, coords, fig
         As for `plot_coef`.
 
@@ -84,16 +86,26 @@ def plot_pattern(
     """
     std = to_numpy(found.score_std) if np.ndim(found.score_std) else found.score_std
     pattern = np.asarray(to_numpy(found.pattern), float)
-    if np.ndim(std):
+    if found.shape_out:
+        each = pattern.reshape(*pattern.shape[: -len(found.shape_out)], -1)
+        pattern, std = each[..., target], np.ravel(std)[target]
+    elif np.ndim(std):
         pattern, std = pattern[target], std[target]
     return plot_coef(
-        pattern * std,
+        _known(pattern * std, found.labels),
         mode_names=mode_names,
         units=units,
         coords=coords,
         label="samples' change with one SD of the score",
         fig=fig,
     )
+
+
+def _known(entries: np.ndarray, labels: Labels | None) -> Any:
+    """Return a map with the labels of its samples, as a fitted model has them."""
+    known = SimpleNamespace(coef_=entries, shape_in_=entries.shape)
+    remember_labels(known, labels, entries.ndim)
+    return known
 
 
 def plot_stability(
@@ -126,7 +138,7 @@ def plot_stability(
     (0.0, 1.0)
     """
     fig = plot_coef(
-        found.frequency,
+        _known(found.frequency, found.labels),
         mode_names=mode_names,
         units=units,
         coords=coords,
@@ -177,7 +189,7 @@ def plot_significant(
     1
     """
     return plot_coef(
-        np.where(found.selected, found.statistic, 0.0),
+        _known(np.where(found.selected, found.statistic, 0.0), found.labels),
         mode_names=mode_names,
         units=units,
         coords=coords,

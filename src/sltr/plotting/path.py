@@ -145,6 +145,8 @@ def plot_path(
     """
     at: dict[str, float] = {}
     if isinstance(values, SLTRPath):
+        if mode_names is None and values.labels is not None:
+            mode_names = values.labels.names
         varied, values, coefs, at = path_along(values, along, fixed)
         name = name or varied
     elif coefs is None or along or fixed:
