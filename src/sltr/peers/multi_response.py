@@ -7,6 +7,7 @@ choose by the mean R² of all responses on folds.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -28,7 +29,7 @@ from sltr.parameters import (
     check_sequence,
     warn_caller,
 )
-from sltr.peers.search import Searched, search
+from sltr.peers.search import search
 from sltr.refine.factors import CP, khatri_rao
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
@@ -36,6 +37,9 @@ from sltr.tuning.folds import weighted_splits
 
 # Penalties of ridge, relative to the mean eigenvalue of the samples' Gram matrix.
 RIDGES = tuple(10.0 ** (k / 2) for k in range(-6, 9))
+
+# Predictions (G, n, K) of all candidates for samples (n, P).
+_Predict = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +73,18 @@ class _Centred:
         """Of the samples' Gram matrix; one if all samples are equal."""
         return float((self.A**2).sum()) / min(self.A.shape) or 1.0
 
-    def predictions(self, X: np.ndarray, coef: np.ndarray) -> np.ndarray:
-        """Return predictions (n, K) of coefficients (P, K) that fit `A` and `Y`."""
-        return self.Y_mean + self.unit * ((X - self.X_mean) @ coef)
+    def predictor(self, coefs: Sequence[np.ndarray]) -> _Predict:
+        """Return what predicts by coefficients (P, K) that fit `A` and `Y`."""
+        return lambda new: np.stack(
+            [self.Y_mean + self.unit * ((new - self.X_mean) @ coef) for coef in coefs]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _Trials:
     """Candidates that predict all responses at once."""
 
-    predict: Callable[[np.ndarray], np.ndarray]  # (n, P) -> (G, n, K)
+    predict: _Predict
     converged: bool = True
     _known: dict[bytes, np.ndarray] = field(default_factory=dict)
 
@@ -97,33 +103,39 @@ class _Trials:
         raise TypeError(msg)
 
 
-class _MultiResponse(TensorResponses, BaseEstimator):
-    """What these methods share: checks, folds, units, predictions."""
+class _MultiResponseCV(TensorResponses, BaseEstimator):
+    """What these methods share: settings, folds, units, the search, predictions."""
 
-    fit_intercept: bool
     cv: Any
+    fit_intercept: bool
     n_jobs: int | None
 
-    def _samples(self, X: Any, y: Any) -> Samples:
-        return check_samples(self, X, y, tensors=True)
+    @abstractmethod
+    def _candidates(self, samples: Samples) -> dict[str, list]:
+        """Return each setting of all candidates, in order."""
 
-    def _centred(self, samples: Samples, rows: Any = None) -> _Centred:
-        some = samples if rows is None else samples.take(rows)
-        return _Centred.of(some, bool(self.fit_intercept), self.shape_out_)
+    @abstractmethod
+    def _trials(self, data: _Centred, settings: dict[str, list]) -> _Predict:
+        """Fit all candidates; return what predicts (G, n, K) for samples (n, P)."""
 
-    def _searched(
-        self,
-        samples: Samples,
-        groups: Any,
-        params: dict[str, list],
-        fit_all: Callable[[np.ndarray], _Trials],
-    ) -> Searched:
-        Y = to_numpy(samples.Y)
+    @abstractmethod
+    def _best(self, data: _Centred, settings: dict[str, list]) -> np.ndarray:
+        """Return the coefficients (P, K) of the last of some candidates."""
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Any:
+        """Fit to samples X of shape (n, p1, …, pM) and responses y (n, q1, …, qQ)."""
+        samples = check_samples(self, X, y, tensors=True)
+        settings, Y = self._candidates(samples), to_numpy(samples.Y)
+
+        def fit_all(rows: np.ndarray) -> _Trials:
+            return _Trials(self._trials(self._centred(samples.take(rows)), settings))
+
         found = search(
             self,
             samples,
             weighted_splits(self.cv, Y, groups=groups),
-            params,
+            settings,
             fit_all,
             scoring=None,
             truth=Y,
@@ -131,11 +143,11 @@ class _MultiResponse(TensorResponses, BaseEstimator):
         )
         self.best_score_, self.best_index_ = found.best_score, found.index
         self.cv_results_, self.scored_by_ = found.table, found.scored_by
-        return found
-
-    def _set(self, samples: Samples, data: _Centred, coef: np.ndarray) -> Any:
-        """Remember coefficients (P, K) that fit centred samples and responses."""
-        coef = coef * data.unit
+        for name, value in found.params.items():
+            setattr(self, f"{name}_", value)
+        data = self._centred(samples)
+        upto = {name: values[: found.index + 1] for name, values in settings.items()}
+        coef = self._best(data, upto) * data.unit
         intercept = data.Y_mean - data.X_mean @ coef
         shape = (*samples.shape, *self.shape_out_)
         self.coef_ = as_array(coef.reshape(shape), samples.X)
@@ -145,12 +157,26 @@ class _MultiResponse(TensorResponses, BaseEstimator):
             self.intercept_ = as_array(intercept.reshape(self.shape_out_), samples.X)
         return self
 
+    def _centred(self, samples: Samples) -> _Centred:
+        return _Centred.of(samples, bool(self.fit_intercept), self.shape_out_)
+
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,), or (n, q1, …, qQ)."""
         return tensor_predictions(self, X)
 
 
-class ReducedRankRegressorCV(_MultiResponse):
+def _falling(values: Any, name: str) -> list[float]:
+    """Return given numbers, each once, the largest first."""
+    given = check_sequence(values, name)
+    return sorted({check_nonnegative(value, name) for value in given}, reverse=True)
+
+
+def _rising_ranks(ranks: Sequence[int], most: int) -> list[int]:
+    """Return given ranks, each once, as far as there can be."""
+    return sorted({min(check_count(rank, "ranks"), most) for rank in ranks})
+
+
+class ReducedRankRegressorCV(_MultiResponseCV):
     """Reduced-rank ridge regression, penalty and rank chosen by cross-validation.
 
     Solves min_B ‖Y − A·B‖² + ε‖B‖² over matrices B (P, K) of rank at most r: the ridge
@@ -210,41 +236,29 @@ class ReducedRankRegressorCV(_MultiResponse):
         self.feature_shape = feature_shape
         self.n_jobs = n_jobs
 
-    @unchanged_on_failure
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> ReducedRankRegressorCV:
-        """Fit to samples X of shape (n, p1, …, pM) and responses y (n, q1, …, qQ)."""
-        samples = self._samples(X, y)
+    def _candidates(self, samples: Samples) -> dict[str, list]:
         asked = range(1, 11) if self.ranks is None else self.ranks
-        most = samples.Y.shape[1]
-        ranks = sorted({min(check_count(r, "ranks"), most) for r in asked})
-        given = check_sequence(self.epsilons, "epsilons")
-        epsilons = sorted(
-            {check_nonnegative(e, "epsilons") for e in given}, reverse=True
-        )
-        pairs = list(product(epsilons, ranks))
+        ranks = _rising_ranks(asked, samples.Y.shape[1])
+        pairs = list(product(_falling(self.epsilons, "epsilons"), ranks))
+        return {"epsilon": [e for e, _ in pairs], "rank": [r for _, r in pairs]}
 
-        def fit_all(rows: np.ndarray) -> _Trials:
-            data = self._centred(samples, rows)
-            fits = [_reduced_rank(data, epsilon) for epsilon in epsilons]
+    def _trials(self, data: _Centred, settings: dict[str, list]) -> _Predict:
+        fits = {e: _reduced_rank(data, e) for e in dict.fromkeys(settings["epsilon"])}
 
-            def predict(new: np.ndarray) -> np.ndarray:
-                found = []
-                for coef, vectors in fits:
-                    inner = (new - data.X_mean) @ coef
-                    for rank in ranks:
-                        V = vectors[:, :rank]
-                        found.append(data.Y_mean + data.unit * (inner @ V @ V.T))
-                return np.stack(found)
+        def predict(new: np.ndarray) -> np.ndarray:
+            inner = {e: (new - data.X_mean) @ coef for e, (coef, _) in fits.items()}
+            found = []
+            for e, rank in zip(settings["epsilon"], settings["rank"], strict=True):
+                V = fits[e][1][:, :rank]
+                found.append(data.Y_mean + data.unit * (inner[e] @ V @ V.T))
+            return np.stack(found)
 
-            return _Trials(predict)
+        return predict
 
-        params = {"epsilon": [e for e, _ in pairs], "rank": [r for _, r in pairs]}
-        chosen = self._searched(samples, groups, params, fit_all).params
-        self.epsilon_, self.rank_ = chosen["epsilon"], chosen["rank"]
-        data = self._centred(samples)
-        coef, vectors = _reduced_rank(data, self.epsilon_)
-        V = vectors[:, : self.rank_]
-        return self._set(samples, data, coef @ V @ V.T)
+    def _best(self, data: _Centred, settings: dict[str, list]) -> np.ndarray:
+        coef, vectors = _reduced_rank(data, settings["epsilon"][-1])
+        V = vectors[:, : settings["rank"][-1]]
+        return coef @ V @ V.T
 
 
 def _reduced_rank(data: _Centred, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -261,7 +275,7 @@ def _reduced_rank(data: _Centred, epsilon: float) -> tuple[np.ndarray, np.ndarra
     return coef, vectors[:, ::-1]
 
 
-class TensorMultiTaskLassoCV(_MultiResponse):
+class TensorMultiTaskLassoCV(_MultiResponseCV):
     """scikit-learn's multi-task Lasso on the tensor's entries, tuned.
 
     Solves min_B ‖Y − A·B‖² / 2n + α Σ_j ‖B_j‖₂ over matrices B (P, K): an entry of the
@@ -273,21 +287,17 @@ class TensorMultiTaskLassoCV(_MultiResponse):
         By default `n_alphas` of them, from the smallest that leaves no entry down to
         a hundredth.
     n_alphas : int
-    cv : int, splitter or iterable
-    fit_intercept : bool
-    feature_shape : tuple of int, optional
-        Shape to fold flat rows into.
     tol : float
     max_iter : int
-    n_jobs : int, optional
+    cv, fit_intercept, feature_shape, n_jobs
+        As for `ReducedRankRegressorCV`.
 
     Attributes
     ----------
-    coef_ : array of shape (p1, …, pM, q1, …, qQ)
-    intercept_ : float, or array of shape (q1, …, qQ)
+    coef_, intercept_, best_score_, best_index_, cv_results_, shape_in_, shape_out_
+        As for `ReducedRankRegressorCV`.
     alpha_ : float
     n_iter_ : int
-    best_score_, best_index_, cv_results_, shape_in_, shape_out_, n_features_in_
 
     References
     ----------
@@ -326,33 +336,21 @@ class TensorMultiTaskLassoCV(_MultiResponse):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
-    @unchanged_on_failure
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> TensorMultiTaskLassoCV:
-        """Fit to samples X of shape (n, p1, …, pM) and responses y (n, q1, …, qQ)."""
-        samples = self._samples(X, y)
-        alphas = self._alphas(self._centred(samples))
-
-        def fit_all(rows: np.ndarray) -> _Trials:
-            data = self._centred(samples, rows)
-            coefs = self._path(data, alphas)[0]
-            return _Trials(
-                lambda new: np.stack([data.predictions(new, c) for c in coefs])
-            )
-
-        searched = self._searched(samples, groups, {"alpha": alphas}, fit_all)
-        self.alpha_ = searched.params["alpha"]
-        data = self._centred(samples)
-        coefs, self.n_iter_ = self._path(data, alphas[: searched.index + 1])
-        return self._set(samples, data, coefs[-1])
-
-    def _alphas(self, data: _Centred) -> list[float]:
+    def _candidates(self, samples: Samples) -> dict[str, list]:
         if self.alphas is not None:
-            given = check_sequence(self.alphas, "alphas")
-            return sorted((check_nonnegative(a, "alphas") for a in given), reverse=True)
+            return {"alpha": _falling(self.alphas, "alphas")}
         n_alphas = check_count(self.n_alphas, "n_alphas", largest=10_000)
+        data = self._centred(samples)
         rows = np.sqrt(((data.A.T @ data.Y) ** 2).sum(axis=1))
         largest = float(rows.max()) / len(data.A) or 1.0
-        return np.geomspace(largest, 0.01 * largest, n_alphas).tolist()
+        return {"alpha": np.geomspace(largest, 0.01 * largest, n_alphas).tolist()}
+
+    def _trials(self, data: _Centred, settings: dict[str, list]) -> _Predict:
+        return data.predictor(self._path(data, settings["alpha"])[0])
+
+    def _best(self, data: _Centred, settings: dict[str, list]) -> np.ndarray:
+        coefs, self.n_iter_ = self._path(data, settings["alpha"])
+        return coefs[-1]
 
     def _path(
         self, data: _Centred, alphas: Sequence[float]
@@ -371,7 +369,7 @@ class TensorMultiTaskLassoCV(_MultiResponse):
         return found, int(np.max(solver.n_iter_))
 
 
-class TensorOnTensorRegressorCV(_MultiResponse):
+class TensorOnTensorRegressorCV(_MultiResponseCV):
     """Regression of tensors on tensors by a CP coefficient, tuned.
 
     Solves min_B ‖Y − ⟨A, B⟩‖² + α·s·‖B‖² over tensors B (p1, …, pM, q1, …, qQ) of CP
@@ -383,23 +381,19 @@ class TensorOnTensorRegressorCV(_MultiResponse):
     ranks : sequence of int
     alphas : sequence of float
         Ridge penalties. All pairs with ranks are tried.
-    cv : int, splitter or iterable
-    fit_intercept : bool
-    feature_shape : tuple of int, optional
-        Shape to fold flat rows into.
     tol : float
         Sweeps end when the objective falls by less than this share of it.
     max_iter : int
         Largest number of sweeps.
-    n_jobs : int, optional
+    cv, fit_intercept, feature_shape, n_jobs
+        As for `ReducedRankRegressorCV`.
 
     Attributes
     ----------
-    coef_ : array of shape (p1, …, pM, q1, …, qQ)
-    intercept_ : float, or array of shape (q1, …, qQ)
+    coef_, intercept_, best_score_, best_index_, cv_results_, shape_in_, shape_out_
+        As for `ReducedRankRegressorCV`.
     rank_, alpha_ : the chosen ones
     n_iter_ : int
-    best_score_, best_index_, cv_results_, shape_in_, shape_out_, n_features_in_
 
     References
     ----------
@@ -438,33 +432,18 @@ class TensorOnTensorRegressorCV(_MultiResponse):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
 
-    @unchanged_on_failure
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> TensorOnTensorRegressorCV:
-        """Fit to samples X of shape (n, p1, …, pM) and responses y (n, q1, …, qQ)."""
-        samples = self._samples(X, y)
-        modes = (*samples.shape, *self.shape_out_)
-        most = CP.largest_rank(modes)
-        asked = check_sequence(self.ranks, "ranks")
-        ranks = sorted({min(check_count(r, "ranks"), most) for r in asked})
-        given = check_sequence(self.alphas, "alphas")
-        alphas = sorted({check_nonnegative(a, "alphas") for a in given}, reverse=True)
-        pairs = list(product(ranks, alphas))
+    def _candidates(self, samples: Samples) -> dict[str, list]:
+        most = CP.largest_rank((*samples.shape, *self.shape_out_))
+        ranks = _rising_ranks(check_sequence(self.ranks, "ranks"), most)
+        pairs = list(product(ranks, _falling(self.alphas, "alphas")))
+        return {"rank": [r for r, _ in pairs], "alpha": [a for _, a in pairs]}
 
-        def fit_all(rows: np.ndarray) -> _Trials:
-            data = self._centred(samples, rows)
-            fits = [self._terms(data, *pair).coef for pair in pairs]
-            return _Trials(
-                lambda new: np.stack([data.predictions(new, c) for c in fits])
-            )
+    def _trials(self, data: _Centred, settings: dict[str, list]) -> _Predict:
+        pairs = zip(settings["rank"], settings["alpha"], strict=True)
+        return data.predictor([self._terms(data, *pair).coef for pair in pairs])
 
-        params: dict[str, list] = {
-            "rank": [r for r, _ in pairs],
-            "alpha": [a for _, a in pairs],
-        }
-        chosen = self._searched(samples, groups, params, fit_all).params
-        self.rank_, self.alpha_ = chosen["rank"], chosen["alpha"]
-        data = self._centred(samples)
-        terms = self._terms(data, self.rank_, self.alpha_)
+    def _best(self, data: _Centred, settings: dict[str, list]) -> np.ndarray:
+        terms = self._terms(data, settings["rank"][-1], settings["alpha"][-1])
         self.n_iter_ = terms.n_iter
         if not terms.converged:
             warn_caller(
@@ -472,7 +451,7 @@ class TensorOnTensorRegressorCV(_MultiResponse):
                 f"tol={self.tol:g} was not reached. Increase max_iter or tol.",
                 UserWarning,
             )
-        return self._set(samples, data, terms.coef)
+        return terms.coef
 
     def _terms(self, data: _Centred, rank: int, alpha: float) -> Terms:
         return tensor_on_tensor(
