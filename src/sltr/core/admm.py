@@ -30,7 +30,7 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.core.problem import Problem, Result, joined, spread_over
-from sltr.core.prox import clip_singular_values, polar
+from sltr.core.prox import polar, scale_singular_values
 from sltr.core.tensor import fold, unfold
 
 # ρ: over-relaxation converges for any value below 2, best for about 1.6.
@@ -160,7 +160,7 @@ def _portable(
     # A certificate costs much: it is asked for when the copies agree so well.
     check_below = xp.full_like(problem.sparse_radius, tol)
     for n_iter in range(1, max_iter + 1):
-        batch.iterate(adapt=n_iter <= ADAPT_UNTIL and n_iter % ADAPT_EVERY == 0)
+        batch.iterate(n_iter)
         last = n_iter == max_iter
         if n_iter % check_every and not last:
             continue
@@ -196,68 +196,80 @@ class _Batch:
     """The running state of a batch; shrinks as problems finish.
 
     The copies Y_k and Y'_k of each mode are kept as one array, so that each
-    iteration decomposes all its matrices in one call.
+    iteration decomposes all its matrices in one call. A copy is what it is less its
+    centre, which is zero for a nuclear norm and Z for a ball.
     """
 
     def __init__(self, problem: Problem, start: Start):
-        self._set_problem(problem)
+        self.problem = problem
         self.x = start.x
         self.steps = list(start.steps)
-        self.Y = [
-            start.x[:, None, ...] + _per_pair(step, dual) * dual
+        both = self._about_centres(start.x)
+        self.copies = [
+            both + _per_pair(step, dual) * dual
             for step, dual in zip(start.steps, start.duals, strict=True)
         ]
         self.duals: list[Array] = []  # the parts cut off the copies: step · multiplier
-        self.previous: list[Array] = []
+        self.apart: list[Array] = []  # x less what is left of the copies
+        self.previous: list[Array] = []  # what was left of them an iteration before
 
-    def _set_problem(self, problem: Problem) -> None:
-        xp, Z = array_namespace(problem.pilot), problem.pilot
-        self.problem = problem
-        # A ball lies about Z, a nuclear norm about zero.
-        self.centres = xp.stack([0.0 * Z, Z], axis=1)
+    def _about_centres(self, x: Array) -> Array:
+        return array_namespace(x).stack([x, x - self.problem.pilot], axis=1)
 
-    def iterate(self, *, adapt: bool) -> None:
+    def iterate(self, n_iter: int) -> None:
         """Do one iteration; keeps what certificate and adaptation need."""
         xp, p = array_namespace(self.x), self.problem
-        if self.duals:
-            self._relax(adapt=adapt)
+        if self.apart:
+            self._relax(n_iter)
         self.duals = []
-        total, mean = 0.0, 0.0
-        for k, (copies, step) in enumerate(zip(self.Y, self.steps, strict=True)):
+        total, of_balls, mean = 0.0, 0.0, 0.0
+        for k, (copies, step) in enumerate(zip(self.copies, self.steps, strict=True)):
             radii = xp.stack(
                 [p.low_weight[:, k] * step[:, 0], p.low_radius[:, k]], axis=1
             )
-            dual = _cut_off(copies - self.centres, radii, p.modes[k])
+            dual = _cut_off(copies, radii, p.modes[k])
             rate = 1.0 / step
-            pairs = (copies - 2.0 * dual) * _per_pair(rate, copies)
-            mean = mean + xp.sum(pairs, axis=1)
+            mean = mean + _weighted(rate, copies) - _weighted(2.0 * rate, dual)
             total = total + xp.sum(rate, axis=1)
+            of_balls = of_balls + rate[:, 1]
             self.duals.append(dual)
         mean = mean / spread_over(total, mean)
+        mean = mean + spread_over(of_balls / total, mean) * p.pilot
         self.x = p.region.shrink(mean, p.sparse_weight / total)
+        both = self._about_centres(self.x)
+        self.apart = []
+        for copies, dual in zip(self.copies, self.duals, strict=True):
+            apart = both - copies
+            apart += dual
+            self.apart.append(apart)
 
-    def _relax(self, *, adapt: bool) -> None:
+    def _relax(self, n_iter: int) -> None:
         """Move the copies towards the last point, adapting their steps first."""
-        x = self.x[:, None, ...]
-        nearest = [y - dual for y, dual in zip(self.Y, self.duals, strict=True)]
-        if adapt and self.previous:
-            for k, (near, old) in enumerate(zip(nearest, self.previous, strict=True)):
-                factor = _balance(x - near, near - old)
+        adapts, adapts_next = (
+            n <= ADAPT_UNTIL and n % ADAPT_EVERY == 0 for n in (n_iter, n_iter + 1)
+        )
+        for k, apart in enumerate(self.apart):
+            if adapts and self.previous:
+                left = self.copies[k] - self.duals[k]
+                factor = _balance(apart, left - self.previous[k])
                 self.steps[k] = self.steps[k] / factor
-                self.duals[k] = self.duals[k] / _per_pair(factor, near)
-                self.Y[k] = near + self.duals[k]
-        self.Y = [
-            y + RELAX * (x - near) for y, near in zip(self.Y, nearest, strict=True)
-        ]
-        self.previous = nearest
+                self.duals[k] = self.duals[k] / _per_pair(factor, left)
+                self.copies[k] = left + self.duals[k]
+        self.previous = []
+        if adapts_next:
+            pairs = zip(self.copies, self.duals, strict=True)
+            self.previous = [copies - dual for copies, dual in pairs]
+        for copies, apart in zip(self.copies, self.apart, strict=True):
+            apart *= RELAX
+            copies += apart
 
     def disagreement(self) -> Array:
         """Return the largest ‖X − copy‖ / ‖X‖ over the copies, (G,)."""
         xp = array_namespace(self.x)
-        x, worst = self.x[:, None, ...], 0.0 * self.problem.sparse_radius
-        for y, dual in zip(self.Y, self.duals, strict=True):
-            worst = xp.maximum(worst, xp.max(_norms(x - y + dual), axis=1))
-        size = _norms(x)[:, 0]
+        worst = 0.0 * self.problem.sparse_radius
+        for apart in self.apart:
+            worst = xp.maximum(worst, xp.max(_norms(apart), axis=1))
+        size = _norms(self.x[:, None, ...])[:, 0]
         return worst / xp.where(size > 0, size, 1.0)
 
     def end(self) -> Start:
@@ -280,21 +292,35 @@ class _Batch:
 
     def keep(self, rows: Array) -> None:
         """Drop all problems but these."""
-        self._set_problem(self.problem.take(rows))
+        self.problem = self.problem.take(rows)
         [self.x] = _take([self.x], rows)
-        self.Y, self.duals = _take(self.Y, rows), _take(self.duals, rows)
-        self.steps, self.previous = _take(self.steps, rows), _take(self.previous, rows)
+        for name in ("steps", "copies", "duals", "apart", "previous"):
+            setattr(self, name, _take(getattr(self, name), rows))
 
 
 def _cut_off(copies: Array, radii: Array, mode: int) -> Array:
     """Clip the singular values of nuclear copies, threshold those of balls."""
-    xp = array_namespace(copies)
-    shape = tuple(copies.shape[2:])
+    xp, shape = array_namespace(copies), tuple(copies.shape[2:])
+    # Small enough not to matter, large enough not to overflow the quotient.
+    tiny = float(xp.finfo(copies.dtype).smallest_normal) ** 0.5
+
+    def scale(values: Array) -> Array:
+        pairs = xp.reshape(values, (*radii.shape, -1))
+        share = clip(radii[:, :, None] / clip(pairs, tiny, None), None, 1.0)
+        share = xp.stack([share[:, 0, :], 1.0 - share[:, 1, :]], axis=1)
+        return xp.reshape(share, values.shape)
+
     flat = unfold(xp.reshape(copies, (-1, *shape)), mode)
-    clipped = clip_singular_values(flat, xp.reshape(radii, (-1,)))
-    clipped = xp.reshape(fold(clipped, mode, shape), copies.shape)
-    outside = copies[:, 1, ...] - clipped[:, 1, ...]
-    return xp.stack([clipped[:, 0, ...], outside], axis=1)
+    cut = fold(scale_singular_values(flat, scale), mode, shape)
+    return xp.reshape(cut, copies.shape)
+
+
+def _weighted(rates: Array, pairs: Array) -> Array:
+    """Return the sum of pairs (G, 2, …) with weights (G, 2), in one pass."""
+    xp = array_namespace(pairs)
+    flat = xp.reshape(pairs, (*pairs.shape[:2], -1))
+    total = rates[:, None, :] @ flat
+    return xp.reshape(total, (pairs.shape[0], *pairs.shape[2:]))
 
 
 def _balance(primal: Array, dual: Array) -> Array:
@@ -310,8 +336,8 @@ def _balance(primal: Array, dual: Array) -> Array:
 def _norms(x: Array) -> Array:
     """Return the Frobenius norms of a batch of pairs, (G, 2)."""
     xp = array_namespace(x)
-    flat = xp.reshape(x, (*x.shape[:2], -1))
-    return xp.sqrt(xp.sum(flat * flat, axis=2))
+    flat = xp.reshape(x, (*x.shape[:2], 1, -1))
+    return xp.sqrt((flat @ xp.matrix_transpose(flat))[:, :, 0, 0])
 
 
 def _per_pair(values: Array, like: Array) -> Array:

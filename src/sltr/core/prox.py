@@ -32,7 +32,7 @@ def soft_threshold(x: Array, threshold: float | Array) -> Array:
     return x - clip_entries(x, threshold)
 
 
-def _scale_singular_values(x: Array, scale_of) -> Array:
+def scale_singular_values(x: Array, scale_of) -> Array:
     """Multiply every singular value s of `x` by ``scale_of(s)``.
 
     Only the Gram matrix of the short side is decomposed: with x = U·S·Vᵀ and
@@ -40,7 +40,7 @@ def _scale_singular_values(x: Array, scale_of) -> Array:
     """
     xp = array_namespace(x)
     if x.shape[-2] > x.shape[-1]:
-        return adjoint(_scale_singular_values(adjoint(x), scale_of))
+        return adjoint(scale_singular_values(adjoint(x), scale_of))
     squares, vectors = eigh(x @ adjoint(x))
     values = xp.sqrt(clip(squares, 0.0, None))
     scaled = vectors * scale_of(values)[..., None, :]
@@ -52,7 +52,7 @@ def clip_singular_values(x: Array, radius: float | Array) -> Array:
     # Small enough not to matter, large enough not to overflow the quotient.
     tiny = float(array_namespace(x).finfo(x.dtype).smallest_normal) ** 0.5
     radius = trailing(radius, 1)
-    return _scale_singular_values(
+    return scale_singular_values(
         x, lambda values: clip(radius / clip(values, tiny, None), None, 1.0)
     )
 
@@ -76,7 +76,7 @@ def threshold_singular_values(
         kept = values > least
         return xp.where(kept, 1.0 - least / xp.where(kept, values, 1.0), 0.0)
 
-    return _scale_singular_values(x, scale)
+    return scale_singular_values(x, scale)
 
 
 def polar(x: Array) -> Array:
@@ -88,7 +88,7 @@ def polar(x: Array) -> Array:
         kept = values > floor
         return xp.where(kept, 1.0 / xp.where(kept, values, 1.0), 0.0)
 
-    return _scale_singular_values(x, scale)
+    return scale_singular_values(x, scale)
 
 
 def trailing(value: float | Array, n_axes: int) -> float | Array:
