@@ -111,10 +111,10 @@ def cold_start(problem: Problem) -> Start:
     for k, mode in enumerate(problem.modes):
         nuclear = spread_over(problem.low_weight[:, k], Z) * direction(x, mode)
         duals.append(xp.stack([nuclear, -gradient / n_modes], axis=1))
-    return Start(x, duals, _default_steps(problem))
+    return Start(x, duals, default_steps(problem))
 
 
-def _default_steps(problem: Problem) -> list[Array]:
+def default_steps(problem: Problem) -> list[Array]:
     """Return steps 1/r from the radii: the distances the solution may move."""
     xp = array_namespace(problem.pilot)
     shape = problem.pilot.shape[1:]

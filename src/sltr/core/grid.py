@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from sltr.arrays import Array, array_namespace, as_array, to_python
-from sltr.core.admm import Start, admm, cold_start
+from sltr.core.admm import Start, admm, cold_start, default_steps
 from sltr.core.ppxa import solve_by_ppxa
 from sltr.core.problem import Problem, Result, exact, joined, spread_over
 
@@ -53,6 +53,7 @@ def solve_grid(
     grid = grid.with_effective_box()
     closed_forms = _ClosedForms(grid)
     ends = _Ends(grid) if schedule is Schedule.ONE_BY_ONE else None
+    single = grid.sparse_radius.shape[0] == grid.size
     for chunk in chunks:
         items = [(q, g) for q in range(grid.size) for g in chunk]
         solved = _Solved()
@@ -69,7 +70,8 @@ def solve_grid(
             if schedule is Schedule.PPXA:
                 solved.add(call, _by_ppxa(problem, tol, max_iter))
             else:
-                solved.add(call, _by_admm(problem, some, ends, tol, max_iter))
+                result = _by_admm(problem, some, ends, tol, max_iter, single=single)
+                solved.add(call, result)
         yield solved.in_order(grid)
 
 
@@ -107,9 +109,21 @@ def _by_ppxa(problem: Problem, tol: float, max_iter: int) -> Result:
 
 
 def _by_admm(
-    problem: Problem, items: list[Item], ends: _Ends | None, tol: float, max_iter: int
+    problem: Problem,
+    items: list[Item],
+    ends: _Ends | None,
+    tol: float,
+    max_iter: int,
+    *,
+    single: bool,
 ) -> Result:
     """Solve problems of a grid that have no closed form: bases, then the band."""
+    if single:  # nobody would share its base
+        start = None if ends is None else ends.start_of_single(items[0])
+        result, end = admm(problem, start, tol=tol, max_iter=max_iter)
+        if ends is not None:
+            ends.add("band", items[0], end)
+        return result
     xp = array_namespace(problem.pilot)
     bases, base_of = _find_bases(problem, items, ends, tol, max_iter)
     rows = _indices(base_of, problem)
@@ -135,7 +149,11 @@ def _by_admm(
 def _start_of_band(
     problem: Problem, bases: _Bases, rows: Array, item: Item, ends: _Ends | None
 ) -> Start | None:
-    """Start from the bases of these rows, or from a neighbour, inside the box."""
+    """Start from the bases of these rows, or from a neighbour, inside the box.
+
+    Steps of a base, which no box binds, are too long: they would take half as many
+    iterations again where the short side of a matrix is large.
+    """
     start: Start | None
     if ends is None:
         start = (bases.end or cold_start(bases.problem)).take(rows)
@@ -143,7 +161,9 @@ def _start_of_band(
         start = ends.start_of_band(item)
     if start is None:
         return None
-    return replace(start, x=problem.region.nearest(start.x))
+    is_base = ends is None or start is bases.end
+    steps = default_steps(problem) if is_base else start.steps
+    return Start(problem.region.nearest(start.x), start.duals, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,6 +290,10 @@ class _Ends:
     def start_of_band(self, item: Item) -> Start | None:
         """Start from the close pilot's problem, or from the one before."""
         return self._from_close_pilot("band", item) or self.last[item[0]]
+
+    def start_of_single(self, item: Item) -> Start | None:
+        """Start the only problem of a pilot from the close pilot's."""
+        return self._from_close_pilot("band", item)
 
     def add(self, kind: str, item: Item, end: Start | None) -> None:
         """Keep where a problem ended, for the next one and the next pilot."""

@@ -23,7 +23,7 @@ from sltr.refine.factors import Structure
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_rows, as_tensors, grid_fits, plain_fits
 from sltr.tuning.folds import Folds, fold_batches
-from sltr.tuning.task import Pilots, Task, Working, ridge_pilots
+from sltr.tuning.task import Pilots, Task, Working, fits_single, ridge_pilots
 
 # Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
 Answer = Callable[[Sequence[int]], Array]
@@ -148,11 +148,17 @@ class Part:
 
 
 def memory_parts(task: Task, pilots: Pilots) -> list[Part]:
-    """Cut the grid for samples in memory: large ones on a CPU fold by fold."""
+    """Cut the grid for samples in memory: large ones on a CPU fold by fold.
+
+    One large tensor of all responses is solved for in the precision of refits.
+    """
     n_folds = pilots.coef.shape[0]
     entries = prod((*task.samples.shape, *task.shared))
-    large = entries > task.settings.together
-    size = 1 if is_numpy(task.samples.X) and large else n_folds
+    large = is_numpy(task.samples.X) and entries > task.settings.together
+    size = 1 if large else n_folds
+    if large and task.shared and fits_single(float(np.abs(pilots.coef).max())):
+        coef = pilots.coef.astype(task.policy.precision, copy=False)
+        pilots = replace(pilots, coef=coef)
     starts = range(0, n_folds, size)
     return [Part(range(f, f + size), pilots.some(slice(f, f + size))) for f in starts]
 

@@ -27,7 +27,7 @@ class Policy:
     # from the pilot but keep its terms.
     start_radii: tuple[float, float] = (0.3, 0.3)
     # Candidates are compared at a duality gap this many times the final one, up to
-    # a largest gap; refits are compared in this precision.
+    # a largest gap; refits, and large tensors that responses share, in this precision.
     loose_gap: float = 10.0
     largest_gap: float = 0.1
     precision: str = "float32"

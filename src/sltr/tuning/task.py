@@ -141,7 +141,7 @@ class Task:
             X, Y = X - shift, Y - _middle_row(Y)
         dtype = None if precision is None else getattr(xp, precision)
         X_size, Y_size = (float(xp.max(xp.abs(values))) for values in (X, Y))
-        if not (_fits_single(X_size) and _fits_single(Y_size)):
+        if not (fits_single(X_size) and fits_single(Y_size)):
             dtype = xp.float64
             _check_powers(X_size, Y_size, prod(X.shape))
         weight, Z = samples.weight, samples.covariates
@@ -166,7 +166,7 @@ class Task:
         # The root mean square stands for the largest entry, which nobody has seen.
         energy = self.system.mean_eigenvalue() * min(X.shape) / prod(X.shape)
         dtype = np.dtype(precision or X.dtype)
-        if not (_fits_single(sqrt(energy)) and _fits_single(float(np.abs(Y).max()))):
+        if not (fits_single(sqrt(energy)) and fits_single(float(np.abs(Y).max()))):
             dtype = np.dtype("float64")
         Z = samples.covariates
         samples = replace(
@@ -196,7 +196,8 @@ def _middle_row(rows: Array) -> Array:
     return xp.minimum(xp.maximum(low, central), high)
 
 
-def _fits_single(size: float) -> bool:
+def fits_single(size: float) -> bool:
+    """Say whether single precision is safe for numbers of some size."""
     return size == 0.0 or 1.0 / LARGEST_SINGLE <= size <= LARGEST_SINGLE
 
 
