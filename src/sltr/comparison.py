@@ -36,6 +36,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from sltr.estimators.base import TensorResponses
 from sltr.estimators.labels import label_indicators
+from sltr.parameters import printable, unmasked
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
 from sltr.peers.registry import METHODS, Method, method
 from sltr.samples.check import check_plain
@@ -88,7 +89,7 @@ class Table(list[Row]):
         columns = self.columns()
         texts = [[_cell(value) for value in values] for values in columns.values()]
         body = zip(*texts, strict=True)
-        return [list(columns), *map(list, body)]
+        return [[printable(name) for name in columns], *map(list, body)]
 
     def __repr__(self) -> str:
         cells = self._cells()
@@ -120,7 +121,7 @@ class Table(list[Row]):
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else printable(str(value))
 
 
 def compare(
@@ -184,7 +185,7 @@ def compare(
     [('null', 0), ('ridge', 0), ('null', 1), ('ridge', 1)]
     """
     X, y = np.asarray(check_plain(X, "X")), np.asarray(check_plain(y, "y"))
-    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    y, groups = y[:, 0] if y.shape[1:] == (1,) else y, unmasked(groups, "groups")
     _check_lengths(X, y=y, groups=groups, covariates=covariates)
     names = (methods,) if isinstance(methods, str) else methods
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]

@@ -12,6 +12,8 @@ from numbers import Integral
 from time import monotonic
 from typing import Any, NoReturn
 
+import numpy as np
+
 SECONDS = 2.0  # at least, between two lines of the log
 
 
@@ -21,6 +23,23 @@ def refuse(name: str, value: Any, expected: str) -> NoReturn:
     given = f"an integer of {value.bit_length()} bits" if long else repr(value)
     msg = f"{name}={given} was given; expected {expected}."
     raise ValueError(msg)
+
+
+def unmasked(values: Any, name: str) -> Any:
+    """Return values without the mask of NumPy; refuse entries that are masked.
+
+    NumPy and scikit-learn would take what is under the mask.
+    """
+    parts = values if isinstance(values, list | tuple) else [values]
+    masked = [part for part in parts if isinstance(part, np.ma.MaskedArray)]
+    n_masked = sum(int(np.ma.count_masked(part)) for part in masked)
+    if n_masked:
+        msg = (
+            f"{n_masked} entries of {name} are masked; expected a value for each. Fill "
+            "them in (numpy.ma.filled), or drop what they belong to."
+        )
+        raise ValueError(msg)
+    return values.data if isinstance(values, np.ma.MaskedArray) else values
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
@@ -116,11 +135,14 @@ def nearest(value: Any, names: Iterable[str], most: int = 1) -> str:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the first line outside this package, where the user called it."""
+    """Warn at the first line outside this package, where the user called it.
+
+    Names in the message may come from a file: control characters are written out.
+    """
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("sltr."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(printable(message, keep="\n"), category, stacklevel=level)
 
 
 def progress_of(
@@ -156,3 +178,16 @@ def verbose_logger() -> logging.Logger:
     if not logger.isEnabledFor(logging.INFO):
         logger.setLevel(logging.INFO)
     return logger
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return a text whose control characters are written out, as a terminal needs it.
+
+    Examples
+    --------
+    >>> printable("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)

@@ -333,3 +333,15 @@ def test_devices_keep_the_coefficient(foreign, rng):
     found = model.fit(foreign.array(X), foreign.array(y))
     np.testing.assert_allclose(foreign.numpy(found.coef_), expected, atol=1e-7)
     assert foreign.numpy(found.predict(foreign.array(X))).shape == (30,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("refine", [("reweight", 4), ("sparse", 0.1)])
+def test_whole_weights_are_repetitions_in_refits(kind, refine, rng):
+    X, y, _ = drawn(kind, 12, rng)
+    counts = rng.integers(1, 4, 12)
+    rows = np.repeat(np.arange(12), counts)
+    model = model_of(kind, epsilon=1.0, refine=refine)
+    weighted = clone(model).fit(X, y, sample_weight=counts.astype(float))
+    repeated = clone(model).fit(X[rows], y[rows])
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-4, atol=1e-5)

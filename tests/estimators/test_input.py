@@ -5,6 +5,7 @@ import pytest
 from sklearn.base import clone
 
 import sltr
+from sltr.datasets import label
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.peers.elementary import ElemRidge, TensorRidge
@@ -527,10 +528,6 @@ SPOILT = {
     "entries: small": ({"entry_weights": 1e-308 * MATRIX}, "entry_weights"),
     "entries: complex": ({"entry_weights": 1j * MATRIX}, "entry_weights"),
     "entries: dates": ({"entry_weights": MATRIX.astype("M8[s]")}, "entry_weights"),
-    "entries: masked": (
-        {"entry_weights": np.ma.masked_array(MATRIX, np.arange(24) % 2)},
-        "entry_weights",
-    ),
     "no jobs": ({"n_jobs": 0}, "n_jobs"),
     "half a job": ({"n_jobs": 0.5}, "n_jobs"),
     "jobs of nobody": ({"n_jobs": HUGE}, "n_jobs"),
@@ -544,6 +541,42 @@ def test_what_no_fit_can_use_is_named(data, kind):
     for model in (SLTRRegressor(**change), sltr.SLTRClassifierCV(cv=2, **change)):
         with pytest.raises(ValueError, match=rf"(?s){name}.*given; expected"):
             model.fit(*data)
+
+
+HOLES = np.ma.masked_array(MATRIX, np.arange(24) % 8 == 0)  # three of them
+PLACES = np.ma.masked_array(np.arange(4.0), [0, 1, 0, 0])
+
+
+def _fits_with(**params):
+    return lambda X, y: SLTRRegressor(**params).fit(X, y)
+
+
+DOORS = {
+    "mask": _fits_with(mask=HOLES),
+    "entry_weights": _fits_with(entry_weights=HOLES),
+    "coords": _fits_with(smooth={0: {"coords": PLACES}}),
+    "positions": _fits_with(smooth={0: {"positions": PLACES[:, None]}}),
+    "laplacian": _fits_with(smooth={0: {"laplacian": np.eye(4) * PLACES}}),
+    "X": lambda X, y: label(np.ma.masked_greater(X, 2.0)),
+    "mask of labels": lambda X, y: label(X, mask=HOLES),
+    "coords of labels": lambda X, y: label(X, coords={0: PLACES}),
+    "groups": lambda X, y: sltr.SLTRRegressorCV().fit(
+        X, y, groups=np.ma.masked_less(np.arange(len(y)), 3)
+    ),
+    "groups of permutations": lambda X, y: sltr.inference.permutation_test(
+        SLTRRegressor(), X, y, groups=np.ma.masked_less(np.arange(len(y)), 3)
+    ),
+    "groups of a comparison": lambda X, y: sltr.compare(
+        X, y, methods=(), groups=np.ma.masked_less(np.arange(len(y)), 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_masked_entries_are_refused_wherever_they_are_given(data, door):
+    what = door.split()[0]
+    with pytest.raises(ValueError, match=rf"\d+ entries of {what} are masked"):
+        DOORS[door](*data)
 
 
 @pytest.mark.parametrize("refine", [("cp", 1, HUGE), ("sparse", HUGE)])

@@ -8,7 +8,9 @@ from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_score
 
-from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
+from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV, load, save
+from sltr.comparison import Table
+from sltr.datasets import label
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +98,24 @@ def test_given_settings_are_told_and_no_score_is_claimed(rng, refine):
 def test_a_model_that_is_not_fitted_has_no_summary():
     with pytest.raises(NotFittedError):
         SLTRRegressor().summary()
+
+
+CLEARS = "\x1b[2J"  # a terminal would clear its screen
+
+
+def test_control_characters_of_a_model_reach_no_terminal(rng, tmp_path):
+    names = (f"a{CLEARS}", f"time{CLEARS}")
+    X = label(rng.normal(size=(30, 3, 4)), names, coords={0: ["u", "v", CLEARS]})
+    model = SLTRRegressorCV(cv=2, refine=None, smooth={1: 1.0}).fit(X, X[:, 0, 0] * 2.0)
+    model.held_out_scores_ = {CLEARS: np.ones(2)}  # as a forged file might say
+    model = load(save(model, tmp_path / "model"))
+    text = str(model.summary())
+    assert r"\x1b[2J" in text
+    assert text.replace("\n", "").isprintable()
+    with pytest.warns(UserWarning, match="in the order of the model") as caught:
+        model.predict(X[:, [2, 0, 1]])
+    assert str(caught[0].message).isprintable()
+    with pytest.raises(ValueError, match="X has no a") as error:
+        model.predict(X[:, :2])
+    assert str(error.value).isprintable()
+    assert str(Table([{CLEARS: CLEARS}])).replace("\n", "").isprintable()

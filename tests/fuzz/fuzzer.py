@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from math import prod
 from pathlib import Path
@@ -89,6 +89,11 @@ class Fit:
     def shape_out(self) -> tuple[int, ...]:
         return self.y.shape[1:]
 
+    @property
+    def measured(self) -> bool:
+        """Whether responses have a unit and a zero that anybody may choose."""
+        return "Regressor" in self.name and self.params.get("family") is None
+
     def fitted(self) -> Any:
         """Return the fitted model; what is not about numbers may warn or print."""
         with warnings.catch_warnings(), redirect_stderr(StringIO()):
@@ -98,10 +103,13 @@ class Fit:
             # array. What a product of finite arrays lacks, `_check_finite` would see.
             warnings.filterwarnings("ignore", "invalid value encountered in matmul")
             model = getattr(sltr, self.name)(**self.params)
-            more = {} if self.groups is None else {"groups": self.groups}
-            if self.covariates is not None:
-                more["covariates"] = self.covariates
-            return model.fit(self.X, self.y, sample_weight=self.weight, **more)
+            beside = {
+                "sample_weight": self.weight,
+                "groups": self.groups,
+                "covariates": self.covariates,
+            }
+            given = {name: v for name, v in beside.items() if v is not None}
+            return model.fit(self.X, self.y, **given)
 
     def predicted(self, model: Any) -> np.ndarray:
         """Return a model's predictions for the new samples."""
@@ -180,9 +188,12 @@ def _check_finite(case: Fit, model: Any) -> Iterator[tuple[str, str]]:
         if not np.isin(predicted, case.y).all():
             yield "finite", "a label is none of those given"
         return
+    expected = case.scores(model)
+    if case.params.get("family") == "poisson":
+        expected = np.exp(expected)
     if not np.isfinite(predicted).all():
         yield "finite", "a prediction is not finite"
-    elif worst := _difference(predicted, case.scores(model), case, 1e-4):
+    elif worst := _difference(predicted, expected, case, 1e-4):
         yield "predict", f"predictions are not those of the coefficient: {worst}"
 
 
@@ -203,7 +214,8 @@ def _difference(one: Any, other: Any, case: Fit, tol: float) -> str:
     one, other = (
         np.asarray(a, float).reshape(len(case.X_new), -1) for a in (one, other)
     )
-    numbers = case.y.dtype.kind in "fi"
+    # Of a family, scores have the unit of logarithms.
+    numbers = case.y.dtype.kind in "fi" and case.params.get("family") is None
     # Where responses do not vary, what is left is the rounding of their size.
     y = case.y[np.isfinite(case.y)] if numbers else np.zeros(1)
     spread = float(np.ptp(y) or np.abs(y).max()) if numbers else 1.0
@@ -373,13 +385,13 @@ def other_units(case: Fit, model: Any) -> str:
     rng = np.random.default_rng(case.seed)
     largest = 8 if np.dtype(case.X.dtype).itemsize < 8 else 30
     s, c = (2.0 ** int(k) for k in rng.integers(-largest, largest + 1, 2))
-    c = 1.0 if is_classifier(model) else c
+    c = c if case.measured else 1.0
     changed = replace(
         case,
         params=case.params | SPECS[case.name].in_units(case.params, s, c),
         X=case.X * np.asarray(s, case.X.dtype),
         X_new=case.X_new * np.asarray(s, case.X.dtype),
-        y=case.y if is_classifier(model) else case.y * c,
+        y=case.y * c if case.measured else case.y,
     )
     return _agree(case, model, changed, c)
 
@@ -390,7 +402,7 @@ def added_constants(case: Fit, model: Any) -> str:
     rng = np.random.default_rng(case.seed)
     shift = rng.normal(size=case.X.shape[1:]).astype(case.X.dtype)
     changed = replace(case, X=case.X + shift, X_new=case.X_new + shift)
-    if is_classifier(model):
+    if not case.measured:
         return _agree(case, model, changed)
     changed = replace(changed, y=case.y + 3.0)
     other = changed.fitted()
@@ -539,7 +551,9 @@ class Spec:
     # How far rounding may grow, as a part of the responses' spread.
     amplifies: float = 0.0
     least_order: int = 1
-    tuned: bool = field(default=False)
+    tuned: bool = False
+    weighted: bool = True  # samples may have weights
+    tensors: bool = False  # responses may be tensors
 
 
 # Refits are compared in single precision, whose rounding reaches the shares of the
@@ -579,6 +593,17 @@ _CONVEX = {
 _ARRAYS = (*ALWAYS, "added_constants", "other_units", "whole_weights")
 SCORINGS = (None, None, "r2", "neg_mean_absolute_error", "max_error")
 
+# Methods for responses of any shape, which are chosen for together.
+_JOINTLY: dict[str, Any] = {
+    "oracles": (
+        *(*ALWAYS, "permuted_entries", "permuted_responses"),
+        *("other_units", "added_constants", "parallel"),
+    ),
+    "tuned": True,
+    "weighted": False,
+    "tensors": True,
+}
+
 SPECS = {
     "SLTRRegressor": Spec(
         {**_SLTR, "refine": (None, *_REFITS)},
@@ -604,8 +629,9 @@ SPECS = {
     ),
     "TensorRidge": Spec(
         {"epsilon": ("loo", 0.3, 3.0)},
-        (*_ARRAYS, *SHAPED, "torch_tensors"),
+        (*_ARRAYS, *SHAPED, *RESPONSES, "torch_tensors"),
         _ridge_penalty,
+        tensors=True,
     ),
     "ElemRidge": Spec(
         {"epsilon": ("loo", 0.3), "lambda_sparse": _RADII},
@@ -625,6 +651,11 @@ SPECS = {
         (*_ARRAYS, *SHAPED),
         tuned=True,
     ),
+    "TensorElasticNetCV": Spec(
+        {"n_alphas": (5,), "tol": (1e-9,), "max_iter": (200_000,)},
+        (*_ARRAYS, *SHAPED, "parallel"),
+        tuned=True,
+    ),
     "RemursRegressor": Spec(_CONVEX, (*_ARRAYS, *SHAPED), _penalised),
     "RemursClassifier": Spec(_CONVEX, (*ALWAYS, *SHAPED), _penalised),
     "RemursRegressorCV": Spec(
@@ -632,9 +663,26 @@ SPECS = {
         (*_ARRAYS, *SHAPED, "parallel"),
         tuned=True,
     ),
+    "RemursClassifierCV": Spec(
+        {"n_alphas": (2, 3), "max_iter": (300,)},
+        (*ALWAYS, *SHAPED, "parallel"),
+        tuned=True,
+    ),
     "SturmRegressor": Spec(_CONVEX, _ARRAYS, _penalised, least_order=3),
+    "SturmRegressorCV": Spec(
+        {"n_alphas": (2, 3), "max_iter": (300,)},
+        (*_ARRAYS, "parallel"),
+        least_order=3,
+        tuned=True,
+    ),
     "SURFRegressor": Spec(
         {"n_components": (1, 2), "max_steps": (200,)}, ALWAYS, least_order=2
+    ),
+    "SURFRegressorCV": Spec(
+        {"n_components": (1, 2), "epsilons": ((0.1,),), "max_steps": (200,)},
+        (*ALWAYS, "parallel"),
+        least_order=2,
+        tuned=True,
     ),
     "CPRegressor": Spec({"rank": (1, 2), **_FACTORS}, ALWAYS, amplifies=1e-4),
     "CPClassifier": Spec({"rank": (1, 2), **_FACTORS}, ALWAYS, amplifies=1e-4),
@@ -652,11 +700,34 @@ SPECS = {
         (*ALWAYS, "added_constants"),
         least_order=2,
     ),
+    "TPGDRegressorCV": Spec(
+        {"ranks": ((1,), (1, 2)), "sparsities": ((0.5, 1.0),), "max_iter": (50,)},
+        (*ALWAYS, "added_constants", "parallel"),
+        least_order=2,
+        tuned=True,
+    ),
     "CPRegressorCV": Spec(
         {"ranks": ((1,), (1, 2)), "alphas_ridge": ((0.1,),), **_STARTS},
         ALWAYS,
         amplifies=1e-4,
         tuned=True,
+    ),
+    "TuckerRegressorCV": Spec(
+        {"candidates": ((1,), (1, 2)), "alphas_ridge": ((0.1,),), **_STARTS},
+        ALWAYS,
+        amplifies=1e-4,
+        tuned=True,
+    ),
+    "ReducedRankRegressorCV": Spec(
+        {"ranks": (None, (1, 2)), "epsilons": ((1.0,), (0.1, 10.0))}, **_JOINTLY
+    ),
+    "TensorMultiTaskLassoCV": Spec(
+        {"n_alphas": (5,), "tol": (1e-9,), "max_iter": (200_000,)}, **_JOINTLY
+    ),
+    "TensorOnTensorRegressorCV": Spec(
+        {"ranks": ((1,), (1, 2)), "alphas": ((0.1, 1.0),), "max_iter": (30,)}
+        | {"tol": (0.0,)},
+        **_JOINTLY | {"amplifies": 1e-4},
     ),
 }
 
@@ -674,7 +745,7 @@ def draw_fit(rng: np.random.Generator) -> Fit:
     params = {key: _pick(rng, values) for key, values in spec.settings.items()}
     params["fit_intercept"] = bool(rng.random() < 0.8)
     chosen = str(rng.choice(spec.oracles))
-    weight = _draw_weight(rng, n, chosen == "whole_weights")
+    weight = _draw_weight(rng, n, chosen == "whole_weights") if spec.weighted else None
     groups = None
     if spec.tuned:
         given = chosen in ("permuted_samples", "whole_weights")
@@ -685,6 +756,8 @@ def draw_fit(rng: np.random.Generator) -> Fit:
     case = Fit(name, params, X, y, X_new, weight, groups, oracle=chosen, seed=seed)
     if name.startswith("SLTR"):
         case = _with_more(rng, case)
+    elif spec.tensors and (chosen in RESPONSES or rng.random() < 0.7):
+        case = replace(case, y=_draw_responses(rng, y))
     return _admissible(case) if rng.random() < 0.8 else _odd(rng, case)
 
 
@@ -721,7 +794,28 @@ def _with_more(rng: np.random.Generator, case: Fit) -> Fit:
         case = replace(case, covariates=Z, covariates_new=Z_new)
     if "Regressor" in case.name and (case.oracle in RESPONSES or rng.random() < 0.2):
         case, params = _with_responses(rng, case, params)
+    elif rng.random() < 0.15:
+        case, params = _with_family(rng, case, params)
     return replace(case, params=params)
+
+
+def _with_family(rng: np.random.Generator, case: Fit, params: dict) -> tuple:
+    """Return the case with labels or counts that are fitted by likelihood."""
+    if "scale" in (params["refine"] or ()):  # it is of least squares
+        params["refine"] = (None,) if "cv" in params else None
+    if "Classifier" in case.name:
+        two = len(np.unique(case.y)) == 2
+        params["family"] = _pick(
+            rng, ("binomial", "multinomial") if two else ("multinomial",)
+        )
+        return case, params
+    params["family"] = "poisson"
+    if "scoring" in params:
+        params["scoring"] = None
+    rate = np.exp(case.y / max(1.0, float(np.abs(case.y).max())))
+    counts = rng.poisson(_pick(rng, (0.5, 5.0)) * rate).astype(float)
+    counts[rng.integers(len(counts))] += 1.0  # some count is not zero
+    return replace(case, y=counts), params
 
 
 def _draw_covariates(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -733,9 +827,7 @@ def _draw_covariates(rng: np.random.Generator, n: int) -> np.ndarray:
 
 def _with_responses(rng: np.random.Generator, case: Fit, params: dict) -> tuple:
     """Return the case with responses of some shape, and how they are fitted."""
-    shape = _pick(rng, ((1,), (2,), (3,), (2, 2), (1, 3), (2, 1, 2)))
-    noise = _pick(rng, (0.1, 1.0)) * rng.normal(size=(len(case.y), *shape))
-    y = case.y.reshape(-1, *[1] * len(shape)) * rng.normal(size=shape) + noise
+    y = _draw_responses(rng, case.y)
     params["responses"] = _pick(rng, ("separate", "shared"))
     if rng.random() < 0.2:
         params["missing_y"] = "ridge"
@@ -744,6 +836,13 @@ def _with_responses(rng: np.random.Generator, case: Fit, params: dict) -> tuple:
         params |= {"responses": "separate", "missing_y": "error"}
         y = np.nan_to_num(y)
     return replace(case, y=y), params
+
+
+def _draw_responses(rng: np.random.Generator, y: np.ndarray) -> np.ndarray:
+    """Return responses of some shape that vary with those given."""
+    shape = _pick(rng, ((1,), (2,), (3,), (2, 2), (1, 3), (2, 1, 2)))
+    noise = _pick(rng, (0.1, 1.0)) * rng.normal(size=(len(y), *shape))
+    return y.reshape(-1, *[1] * len(shape)) * rng.normal(size=shape) + noise
 
 
 # Values of parameters that nobody should give. Budgets do not get large ones.
@@ -768,21 +867,20 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
         )
         return replace(case, X=X)
     if kind == 4:
-        X = case.X
+        if rng.random() < 0.2:
+            return replace(case, X=case.X[: _pick(rng, (0, 1))])
         odd = (
-            X[:0],
-            X[:1],
-            X[:, :0],
-            X[:, 0],
-            X.astype(complex),
-            X.astype(object),
-            X.astype(str),
-            X.reshape(n, -1),
-            X.reshape(-1),
-            X > 0,
+            lambda X: X[:, :0],
+            lambda X: X[:, 0],
+            lambda X: X.astype(complex),
+            lambda X: X.astype(object),
+            lambda X: X.astype(str),
+            lambda X: X.reshape(len(X), -1),
+            lambda X: X.reshape(-1),
+            lambda X: X > 0,
         )
-        X = _pick(rng, odd)
-        return replace(case, X=X, X_new=X)
+        change = _pick(rng, odd)
+        return replace(case, X=change(case.X), X_new=change(case.X_new))
     if kind == 5:
         y = case.y
         odd = (
@@ -857,6 +955,9 @@ def _admissible(case: Fit) -> Fit:
         # Its factors are found on folds of the rows that are trained on.
         params["refine"] = (None,)
     moved = case.oracle in ("whole_weights", "permuted_samples")
+    if moved and params.get("family") and params.get("epsilon") == "loo":
+        # Folds, by the order of the samples, choose the penalty of a likelihood.
+        params["epsilon"] = 3.0
     if moved and params.get("missing") == "low_rank":
         # Its rank restores entries that are hidden by the places of the samples.
         params["missing"] = "mean"
@@ -880,9 +981,12 @@ def _admissible(case: Fit) -> Fit:
     if case.oracle == "added_constants":
         # What entries are divided by is at least a per cent of their size.
         params.pop("standardize", None)
-    if case.oracle == "each_response" and params.get("smooth"):
-        # All responses together choose how smooth modes are.
-        params["smooth"] = {m: 2.0 for m in params["smooth"]}
+    if case.oracle == "each_response":
+        # All responses together choose how smooth modes are, and the units.
+        if params.get("smooth"):
+            params["smooth"] = {m: 2.0 for m in params["smooth"]}
+        if params.get("standardize"):
+            params["standardize"] = "entries"
     if case.oracle in ("precision", "torch_tensors"):
         case = replace(case, X=case.X.astype(float), X_new=case.X_new.astype(float))
     return replace(case, params=params)

@@ -8,6 +8,8 @@ import pytest
 from cases import case_of, main, run
 from fuzzer import ORACLES, SPECS, Fit, Violation
 
+import sltr
+
 CHUNKS, EACH = 12, 30
 
 
@@ -50,6 +52,11 @@ def test_an_oracle_of_sltr_notices_another_answer(name):
     assert ORACLES[name](case, case.fitted()) == ""
     wrong = replace(case, y=case.y**2).fitted()
     assert "scores differ" in ORACLES[name](case, wrong)
+
+
+def test_every_estimator_is_tried():
+    names = {name for name in sltr.__all__ if hasattr(getattr(sltr, name), "fit")}
+    assert set(SPECS) == names
 
 
 def test_every_oracle_holds_for_some_estimator():

@@ -14,8 +14,8 @@ import typer
 
 from sltr.cli.options import Config, Jobs, Json, Seed, parse_names, parse_shape
 from sltr.cli.output import print_facts, print_json, progress_bar, say
+from sltr.parameters import printable
 from sltr.persistence import installed_version, package_version
-from sltr.persistence.values import printable
 
 
 def simulate(

@@ -22,7 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from sltr.persistence.values import plain_json, printable
+from sltr.parameters import printable
+from sltr.persistence.values import plain_json
 from sltr.samples.labelled import FITTED
 
 Progress = Callable[..., None]

@@ -13,7 +13,8 @@ import typer
 from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_names
 from sltr.cli.output import print_json, say
 from sltr.cli.reading import match_covariates, match_images, read_samples
-from sltr.persistence.values import harmless, printable
+from sltr.parameters import printable
+from sltr.persistence.values import harmless
 
 
 def predict(

@@ -39,7 +39,7 @@ from sltr.core.grid import (
 from sltr.core.problem import Problem, Result, joined, spread_over
 from sltr.core.sparsity import Sparsity
 from sltr.core.tensor import fold, unfold
-from sltr.parameters import check_choice, check_count, refuse
+from sltr.parameters import check_choice, check_count, refuse, unmasked
 
 # Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.
 CHUNK_ENTRIES = 4_000_000
@@ -240,8 +240,7 @@ def _checked_weights(
 ) -> np.ndarray:
     """Return weights as an array of the shape; one outside of what is kept."""
     expected = f"finite numbers of at least 0 in the shape of a sample, {shape}"
-    if np.ma.is_masked(weights):
-        refuse("entry_weights", "array with masked entries", expected)
+    weights = unmasked(weights, "entry_weights")
     try:
         given = np.asarray(to_numpy(weights))
         known = given.dtype.kind in "biufO"

@@ -17,6 +17,7 @@ from sklearn.utils import Bunch
 
 from sltr.arrays import to_numpy
 from sltr.datasets.reading import check_expansion, expansion_limit, reading
+from sltr.parameters import unmasked
 from sltr.samples.labelled import LabelledArray, Labels
 
 Box = tuple[slice, slice, slice]
@@ -391,7 +392,7 @@ def _read_mask(
     if mask is None:
         return np.ones(shape, bool)
     if isinstance(mask, np.ndarray):
-        inside, mask_affine = _inside(mask), affine
+        inside, mask_affine = _inside(unmasked(mask, "mask")), affine
     else:
         image = _open(mask, name, nibabel)
         inside, mask_affine = _inside(_values(image, name)), image.affine

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
+from sltr.parameters import printable
 from sltr.tuning.candidates import SETTINGS, own_settings
 from sltr.tuning.scores import metric_name
 
@@ -124,7 +125,8 @@ class Summary:
         lines = self.lines()
         width = max(len(name) for name, _ in lines)
         body = "\n".join(f"  {name:<{width}}  {text}" for name, text in lines)
-        return f"{self.estimator}\n{body}"
+        # Names of modes and scores may come from a file of somebody else.
+        return printable(f"{self.estimator}\n{body}", keep="\n")
 
     def _repr_html_(self) -> str:
         rows = "".join(

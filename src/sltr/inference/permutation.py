@@ -39,7 +39,7 @@ from sltr.estimators.base import TensorResponses
 from sltr.estimators.labels import label_indicators, label_shift
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
-from sltr.parameters import check_choice, check_count, refuse
+from sltr.parameters import check_choice, check_count, printable, refuse, unmasked
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.evidence import PENALTIES, correlations, permuted
@@ -91,7 +91,7 @@ class PermutationTest:
     def __str__(self) -> str:
         return (
             f"p = {self.p_value:.2g} ({len(self.null)} permutations of "
-            f"{self.permuted}); {self.scored_by} {self.score:.3f}, permuted "
+            f"{self.permuted}); {printable(self.scored_by)} {self.score:.3f}, permuted "
             f"{np.nanmean(self.null):.3f} ± {np.nanstd(self.null):.3f}"
         )
 
@@ -215,7 +215,7 @@ def check_groups(groups: Any, n_samples: int) -> np.ndarray | None:
     """Return each sample's group as a number."""
     if groups is None:
         return None
-    names = np.asarray(groups)
+    names = np.asarray(unmasked(groups, "groups"))
     if names.shape != (n_samples,):
         refuse("groups", f"shape {names.shape}", f"one for each of {n_samples} samples")
     return np.unique(names, return_inverse=True)[1]

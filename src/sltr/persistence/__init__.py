@@ -23,9 +23,10 @@ from sklearn.base import BaseEstimator
 
 import sltr.estimators
 import sltr.peers
+from sltr.parameters import printable
 from sltr.persistence.files import write_atomically
 from sltr.persistence.reading import CHECKSUM, TEXT, checksum_of, read_model
-from sltr.persistence.values import Tensors, decode, encode, printable
+from sltr.persistence.values import Tensors, decode, encode
 from sltr.samples.covariates import Encoding, encoding_of
 
 __all__ = [

@@ -308,16 +308,3 @@ def harmless(value: Any) -> Any:
     except ValueError:
         return f"'{value}"
     return value
-
-
-def printable(text: str, keep: str = "") -> str:
-    r"""Return a text whose control characters are written out, as a terminal needs it.
-
-    Examples
-    --------
-    >>> printable("a\x1b[2Jb\n")
-    'a\\x1b[2Jb\\n'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)

@@ -18,6 +18,8 @@ class Subsets:
     weight: Array  # (B, n)
     fit_intercept: bool
     covariates: Array | None = None  # (n, q), not penalised
+    # How many equal samples each stands for, (B, n), where weights do not say it.
+    repeats: Array | None = None
 
     @cached_property
     def target(self) -> Array:
@@ -32,8 +34,10 @@ class Subsets:
     @cached_property
     def count(self) -> Array:
         """How many samples take part, (B,): a whole weight is that many equal ones."""
-        xp, weight = array_namespace(self.weight), self.weight
-        return xp.sum(xp.where(weight > 0, clip(weight, 1.0, None), 0.0), axis=1)
+        xp = array_namespace(self.weight)
+        repeats = self.weight if self.repeats is None else self.repeats
+        each = xp.where(self.weight > 0, clip(repeats, 1.0, None), 0.0)
+        return xp.sum(each, axis=1)
 
     def centred(self, values: Array) -> Array:
         """Return (B, n) less each item's regression on an intercept and covariates."""
@@ -43,16 +47,22 @@ class Subsets:
         """Return some items, or the same one several times."""
         xp = array_namespace(self.weight)
         index = as_array(items, self.weight, dtype=xp.int64)
-        y, weight = (xp.take(values, index, axis=0) for values in (self.y, self.weight))
-        return replace(self, y=y, weight=weight)
+        return self._taken(index, axis=0)
 
     def of_samples(self, rows: Array) -> Subsets:
         """Return the items on some of the samples."""
         xp = array_namespace(self.weight)
-        y, weight = (xp.take(values, rows, axis=1) for values in (self.y, self.weight))
         Z = self.covariates
         Z = None if Z is None else xp.take(Z, rows, axis=0)
-        return replace(self, y=y, weight=weight, covariates=Z)
+        return replace(self._taken(rows, axis=1), covariates=Z)
+
+    def _taken(self, index: Array, axis: int) -> Subsets:
+        xp = array_namespace(self.weight)
+        y, weight, repeats = (
+            None if values is None else xp.take(values, index, axis=axis)
+            for values in (self.y, self.weight, self.repeats)
+        )
+        return replace(self, y=y, weight=weight, repeats=repeats)
 
     def cross(self, X: Array) -> Array:
         """Return Aᵀy of each item, (B, P), for samples (n, P)."""

@@ -24,7 +24,13 @@ from sltr.arrays import (
     to_numpy,
 )
 from sltr.arrays.libraries import is_dask
-from sltr.parameters import check_choice, check_running, check_shape, progress_of
+from sltr.parameters import (
+    check_choice,
+    check_running,
+    check_shape,
+    progress_of,
+    unmasked,
+)
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.dask import sources
 from sltr.samples.front import check_squares, largest_entry
@@ -279,7 +285,7 @@ def check_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     """
     if mask is None:
         return None
-    given = np.asarray(to_numpy(mask))
+    given = np.asarray(to_numpy(unmasked(mask, "mask")))
     if given.shape == (prod(shape),):
         given = given.reshape(shape)
     if given.shape != shape:
@@ -410,25 +416,16 @@ def explained_overflow() -> Iterator[None]:
 def check_plain(values: Any, name: str) -> Any:
     """Return values without the mask of NumPy; refuse masked ones, and dates.
 
-    scikit-learn would take what is under the mask, and count dates in units that
-    depend on how they were written.
+    scikit-learn would count dates in units that depend on how they were written.
     """
-    parts = values if isinstance(values, list | tuple) else [values]
-    masked = [part for part in parts if isinstance(part, np.ma.MaskedArray)]
-    n_masked = sum(int(np.ma.count_masked(part)) for part in masked)
-    if n_masked:
-        msg = (
-            f"{n_masked} entries of {name} are masked; expected a value for each. Fill "
-            "them in (numpy.ma.filled) or drop their samples."
-        )
-        raise ValueError(msg)
+    values = unmasked(values, name)
     if _holds_dates(values):
         msg = (
             f"{name} holds dates or times; expected numbers or labels. Turn them into "
             "numbers yourself, for example days since the first one."
         )
         raise ValueError(msg)
-    return values.data if isinstance(values, np.ma.MaskedArray) else values
+    return values
 
 
 def _holds_dates(values: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
-from sltr.parameters import warn_caller
+from sltr.parameters import printable, unmasked, warn_caller
 
 # Coordinates as users give them: one array for each mode, or some of them by mode.
 Coords = Sequence[Any] | Mapping[Any, Any]
@@ -232,11 +232,11 @@ def label(
     ['Pz', 'Fz']
     """
     stays = isinstance(X, np.memmap) or _is_stored(X)
-    values = X if stays else np.asarray(X)
+    values = X if stays else np.asarray(unmasked(X, "X"))
     shape = tuple(values.shape[1:])
     labels = make_labels(shape, names, units, coords)
     if mask is not None:
-        mask = np.asarray(mask, bool)
+        mask = np.asarray(unmasked(mask, "mask"), bool)
         if mask.shape != shape:
             msg = (
                 f"A mask of shape {mask.shape} was given; expected {shape}, as samples."
@@ -316,6 +316,7 @@ def _checked_coords(
         if given is None:
             continue
         number = mode_number(mode, names)
+        given = unmasked(given, "coords")
         values = np.asarray(to_numpy(given) if hasattr(given, "shape") else given)
         if values.shape != (shape[number],):
             msg = (
@@ -479,7 +480,7 @@ def _align_mode(
                 f"X has no {name} {', '.join(absent[:10])}; the model was fitted with "
                 f"{len(wanted)} of them. Give these too, or fit again without."
             )
-            raise ValueError(msg)
+            raise ValueError(printable(msg))
         if there != wanted:
             _say_order(name, there, wanted)
             rows = np.array([there.index(one) for one in wanted])
@@ -494,7 +495,7 @@ def _align_mode(
         f"The {name} of X is {_span(given)}; the model was fitted on {_span(fitted)}. "
         "Cut or resample X to the same."
     )
-    raise ValueError(msg)
+    raise ValueError(printable(msg))
 
 
 def _span(values: np.ndarray) -> str:

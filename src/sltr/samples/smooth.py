@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
-from sltr.parameters import check_choice, check_nonnegative, check_sequence, refuse
+from sltr.parameters import (
+    check_choice,
+    check_nonnegative,
+    check_sequence,
+    refuse,
+    unmasked,
+)
 from sltr.samples.labelled import Labels
 
 SOURCES = ("coords", "positions", "laplacian")  # of what entries are neighbours
@@ -170,7 +176,7 @@ def _coords(mode: int, size: int, coords: Any) -> np.ndarray:
     """Return the places of a mode's entries, which increase; 0, 1, … by default."""
     if coords is None:
         return np.arange(float(size))
-    given = np.asarray(to_numpy(coords))
+    given = np.asarray(to_numpy(unmasked(coords, "coords")))
     if given.dtype.kind in "mM":  # times count in their own units
         given = (given - given.flat[0]).astype(float)
     if given.dtype.kind not in "biuf":
@@ -239,7 +245,7 @@ def _site_laplacian(mode: int, size: int, positions: Any) -> np.ndarray:
     Weights fall with the squared distance, in units of the median distance to the
     nearest site; a site that is far from all others is joined all the same.
     """
-    sites = np.asarray(to_numpy(positions), dtype=float)
+    sites = np.asarray(to_numpy(unmasked(positions, "positions")), dtype=float)
     sites = sites[:, None] if sites.ndim == 1 else sites
     if sites.ndim != 2 or len(sites) != size or not np.isfinite(sites).all():
         msg = (
@@ -261,7 +267,7 @@ def _site_laplacian(mode: int, size: int, positions: Any) -> np.ndarray:
 
 
 def _given_laplacian(mode: int, size: int, laplacian: Any) -> np.ndarray:
-    matrix = np.asarray(to_numpy(laplacian), dtype=float)
+    matrix = np.asarray(to_numpy(unmasked(laplacian, "laplacian")), dtype=float)
     right = matrix.shape == (size, size) and bool(np.isfinite(matrix).all())
     scale = np.abs(matrix).max() if right else 0.0
     right = right and np.abs(matrix - matrix.T).max() <= 1e-8 * scale

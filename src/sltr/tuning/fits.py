@@ -399,16 +399,14 @@ def items_of(task: Task, training: Array) -> Subsets:
     xp = array_namespace(task.Y)
     n_subsets, n_responses = training.shape[0], task.Y.shape[1]
     weight = xp.where(training, task.samples.weight, 0.0)
-    if task.working is not None:
-        y, weight = (
-            xp.reshape(xp.matrix_transpose(a), (-1, a.shape[1]))
-            for a in task.working.of(training)  # (S, n, K) each
-        )
-        return Subsets(y, weight, task.fit_intercept, task.samples.covariates)
     each = [s for s in range(n_subsets) for _ in range(n_responses)]
-    return Subsets(
-        xp.concat([xp.matrix_transpose(task.Y)] * n_subsets, axis=0),
-        xp.take(weight, as_array(each, task.Y, dtype=xp.int64), axis=0),
-        task.fit_intercept,
-        task.samples.covariates,
+    weight = xp.take(weight, as_array(each, task.Y, dtype=xp.int64), axis=0)
+    beside = (task.fit_intercept, task.samples.covariates)
+    if task.working is None:
+        Y = xp.concat([xp.matrix_transpose(task.Y)] * n_subsets, axis=0)
+        return Subsets(Y, weight, *beside)
+    y, working = (
+        xp.reshape(xp.matrix_transpose(a), (-1, a.shape[1]))
+        for a in task.working.of(training)  # (S, n, K) each
     )
+    return Subsets(y, working, *beside, repeats=weight)

@@ -19,7 +19,7 @@ from sklearn.model_selection import (
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.families import Family
-from sltr.parameters import warn_caller
+from sltr.parameters import unmasked, warn_caller
 from sltr.ridge.likelihood import free_coefs
 from sltr.samples.budget import row_ranges
 from sltr.samples.samples import is_lazy, take_rows
@@ -106,7 +106,7 @@ def weighted_splits(
     >>> [test.tolist() for _, test in weighted_splits(2, np.zeros(5), [1, 0, 1, 1, 1])]
     [[0, 1], [2, 3]]
     """
-    y = to_numpy(y)
+    y, groups = to_numpy(y), unmasked(groups, "groups")
     # Only labels are looked at, of which there is one for each sample.
     y = y.reshape(-1) if classifier else y.reshape(len(y), -1)[:, 0]
     if groups is not None and (cv is None or isinstance(cv, Integral)):
