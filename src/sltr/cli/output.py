@@ -230,7 +230,7 @@ def _fitted_values(model: Any) -> dict[str, Any]:
             name.endswith("_")
             and name not in left_out
             and isinstance(value, int | float | str | tuple)
-            and value != ()
+            and not (isinstance(value, tuple) and not value)
             and len(str(value)) < 40
         ):
             facts[name.rstrip("_").replace("_", " ")] = value
