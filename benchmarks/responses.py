@@ -2,7 +2,7 @@
 
     python benchmarks/responses.py simulated [--draws 10]
     python benchmarks/responses.py real [--sets emotion dryer antibodies dorrit]
-    python benchmarks/responses.py classes [--sets gases haxby_slice]
+    python benchmarks/responses.py classes [--sets gases covid digits haxby_blocks]
     python benchmarks/responses.py speed
 
 `simulated` and `real` print R² of held-out samples, the mean over responses, and the
@@ -36,6 +36,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV, TensorRidge
 from sltr.comparison import fit_tuned, tuned_model
 from sltr.datasets import load_real
+from sltr.datasets.real import _digits
 from sltr.peers.registry import METHODS
 
 ALL = (
@@ -218,21 +219,22 @@ def classes(sets: Sequence[str], methods: Sequence[str], n_folds: int | None) ->
             print(f"| {method} | {np.mean(values):.3f} | {less} |")
 
 
+HAXBY = (
+    "bottle", "cat", "chair", "face", "house", "scissors", "scrambledpix", "shoe",
+)  # fmt: skip
+COVID = ("Deceased", "Severe", "Moderate", "Negative")
+
+
 def _labelled(name: str) -> Any:
-    """Return a set with all its classes."""
-    if name == "gases":
-        return load_real("gases")
-    names = (
-        "bottle",
-        "cat",
-        "chair",
-        "face",
-        "house",
-        "scissors",
-        "scrambledpix",
-        "shoe",
+    """Return a set with all its classes; of the digits 300 are for training."""
+    if name == "digits":
+        data = _digits(classes=tuple("0123456789"))
+        rng = np.random.default_rng(0)
+        data.cv = [(rng.choice(a, 300, replace=False), b) for a, b in data.cv]
+        return data
+    return load_real(
+        name, **{"gases": {}, "covid": {"classes": COVID}}.get(name, {"classes": HAXBY})
     )
-    return load_real(name, classes=names)
 
 
 def speed(repetitions: int = 3) -> None:
@@ -284,7 +286,7 @@ def main() -> None:
         sets = args.sets or ["emotion", "dryer", "antibodies", "dorrit"]
         real(sets, args.methods or ALL, args.folds)
     elif args.what == "classes":
-        sets = args.sets or ["gases", "haxby_blocks"]
+        sets = args.sets or ["gases", "covid", "digits", "haxby_blocks", "haxby_slice"]
         classes(sets, args.methods or [], args.folds)
     else:
         speed()

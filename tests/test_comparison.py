@@ -377,3 +377,51 @@ def test_covariates_beside_responses_that_are_tensors(rng):
 def test_labels_that_are_tensors_are_refused(rng):
     with pytest.raises(ValueError, match="expected one for each sample"):
         compare(rng.normal(size=(9, 3)), np.zeros((9, 2)), classification=True)
+
+
+def test_a_likelihood_is_given_to_the_methods_that_have_one(rng):
+    X = rng.normal(size=(90, 3, 2))
+    counts = rng.poisson(np.exp(0.5 + 1.2 * X[:, 0, 0])).astype(float)
+    plain, likely = (
+        {line["method"]: line for line in summary(compare(X, counts, **options))}
+        for options in (
+            {"methods": ["sltr"], "folds": 2},
+            {"methods": ["sltr"], "folds": 2, "family": "poisson"},
+        )
+    )
+    assert likely["ridge"]["r2"] == plain["ridge"]["r2"]
+    assert likely["sltr"]["mse"] < plain["sltr"]["mse"]
+    assert likely["sltr"]["d2"] > likely["ridge"]["d2"]
+    assert "d2" not in plain["sltr"]
+
+
+def test_explained_deviance_of_labels_is_that_of_probabilities(rng):
+    X = rng.normal(size=(90, 3, 2))
+    y = np.argmax(2 * X[:, :, 0] + rng.gumbel(size=(90, 3)), axis=1)
+    options = {"folds": 2, "classification": True, "random_state": 1}
+    rows = compare(X, y, ["sltr"], family="multinomial", **options)
+    splits = StratifiedKFold(2, shuffle=True, random_state=1).split(X, y)
+    train, test = next(iter(splits))
+    model = tuned_model(METHODS["sltr"], kind="multi-class", family="multinomial")
+    shares = model.fit(X[train], y[train]).predict_proba(X[test])
+    wrong = -np.log(shares[np.arange(len(test)), y[test]]).mean()
+    prior = np.bincount(y[test]) / len(test)
+    expected = 1.0 - wrong / -(prior * np.log(prior)).sum()
+    found = {row["method"]: row["metrics"] for row in rows if row["fold"] == 0}
+    assert found["sltr"]["d2"] == pytest.approx(expected)
+    assert "d2" in found["null"]
+    assert "d2" not in found["ridge"]  # a regression of labels
+
+
+@pytest.mark.parametrize(
+    ("y", "family", "message"),
+    [
+        (np.arange(6) % 2, "poisson", "expected None, or 'binomial'"),
+        (np.arange(6.0), "gamma", "expected None, or 'poisson'"),
+        (np.arange(6.0) - 2, "poisson", "a response of -2.0; expected one count"),
+        (np.ones((6, 2)), "poisson", r"of shape \(6, 2\); expected one count"),
+    ],
+)
+def test_families_of_other_responses_are_refused(y, family, message):
+    with pytest.raises(ValueError, match=message):
+        compare(np.ones((6, 2)), y, family=family)

@@ -21,7 +21,13 @@ from sklearn.base import (
     is_classifier,
     is_regressor,
 )
-from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    d2_log_loss_score,
+    d2_tweedie_score,
+    r2_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -36,7 +42,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from sltr.estimators.base import TensorResponses
 from sltr.estimators.labels import label_indicators
-from sltr.parameters import printable, unmasked
+from sltr.parameters import printable, refuse, unmasked
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
 from sltr.peers.registry import METHODS, Method, method
 from sltr.samples.check import check_plain
@@ -133,6 +139,7 @@ def compare(
     groups: Any = None,
     covariates: Any = None,
     classification: bool | None = None,
+    family: str | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Callable[[int, int, str], object] | None = None,
@@ -162,6 +169,11 @@ def compare(
         of X and y; of two labels these regress 0 and 1. Not for more classes.
     classification : bool, optional
         Default: as `is_classification` finds.
+    family : {"binomial", "multinomial", "poisson"}, optional
+        A likelihood instead of least squares, for the methods that have it: of two
+        labels, of more, or of counts. The table then has D² too, the share of the
+        deviance that is explained; of labels where a method has probabilities, and
+        means of counts are taken as a hundredth of the mean count at least.
     random_state : int
     n_jobs : int, optional
         For the methods that take it.
@@ -191,6 +203,9 @@ def compare(
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]
     kind = response_kind(y, classification)
     labels = kind != "regression"
+    if family is not None:
+        _check_family(family, kind, y)
+    shown = SHOWN[kind] if family is None else (*SHOWN[kind], "d2")
     if covariates is not None and kind == "multi-class":
         msg = (
             "covariates were given with more than two classes; expected numbers or two "
@@ -212,7 +227,7 @@ def compare(
             row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
             row |= {"metrics": {}, "fit_seconds": None, "error": None}
             try:
-                model = tuned_model(entry, kind=kind, n_jobs=n_jobs)
+                model = tuned_model(entry, kind=kind, n_jobs=n_jobs, family=family)
                 if y.ndim > 1 and not isinstance(model, TensorResponses):
                     model = _EachResponse(model)
                 given: dict[str, Any] = {"groups": inside, "labels": labels}
@@ -227,9 +242,12 @@ def compare(
                 row["fit_seconds"] = perf_counter() - start
                 if covariates is not None:
                     model = _given_covariates(model, _rows_of(covariates, test))
+                # Regressions of labels have no probabilities, and so no deviance.
+                can = hasattr(model, "predict_proba") or not labels
                 row["metrics"] = {
                     name: float(SCORES[name](model, X[test], codes[test]))
-                    for name in SHOWN[kind]
+                    for name in shown
+                    if can or name != "d2"
                 }
             except Exception as error:  # one method must not stop the others
                 row["error"] = f"{type(error).__name__}: {error}"
@@ -237,6 +255,20 @@ def compare(
     if progress is not None:
         progress(total, total, "")
     return Table(rows)
+
+
+def _check_family(family: Any, kind: str, y: np.ndarray) -> None:
+    """Refuse a family that does not go with the kind of response."""
+    known = {"binary": "binomial", "multi-class": "multinomial"}.get(kind, "poisson")
+    if family != known:
+        refuse("family", family, f"None, or {known!r} for these responses")
+    if family == "poisson" and (y.ndim > 1 or (y < 0).any()):
+        found = f"of shape {y.shape}" if y.ndim > 1 else f"of {y.min()}"
+        msg = (
+            f"family='poisson' was given with a response {found}; expected one count "
+            "of at least 0 for each sample. Leave the family out."
+        )
+        raise ValueError(msg)
 
 
 def _rows_of(table: Any, rows: np.ndarray) -> Any:
@@ -401,11 +433,20 @@ def _auroc(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     return roc_auc_score(y, model.predict(X))
 
 
+def _d2(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    """Share of the deviance explained: of labels, or of counts."""
+    if hasattr(model, "predict_proba"):
+        return d2_log_loss_score(y, model.predict_proba(X), labels=model.classes_)
+    mean = np.maximum(model.predict(X), 0.01 * np.mean(y))
+    return d2_tweedie_score(y, mean, power=1)
+
+
 SCORES: dict[str, Callable[[Any, np.ndarray, np.ndarray], float]] = {
     "mse": _mse,
     "r2": _r2,
     "accuracy": _accuracy,
     "auroc": _auroc,
+    "d2": _d2,
 }
 
 
@@ -531,11 +572,15 @@ def tuned_model(
 
     `kind` is "regression", "binary" or "multi-class". Where a method has no classifier,
     labels 0 and 1 are regressed, and of more than two classes each against the rest:
-    the largest prediction wins. What the estimator does not take is left out.
+    the largest prediction wins. What the estimator does not take is left out, and a
+    `family` of None.
     """
     classifier = None if kind == "regression" else entry.make_classifier
     model = (classifier or entry.make_regressor)()
     settings |= {"n_jobs": n_jobs} if folds is None else {"n_jobs": n_jobs, "cv": folds}
+    regresses_labels = kind != "regression" and classifier is None
+    if settings.get("family") is None or regresses_labels:
+        settings.pop("family", None)
     known = model.get_params(deep=False)
     model.set_params(**{k: v for k, v in settings.items() if k in known})
     one_by_one = kind == "multi-class" and classifier is None

@@ -119,6 +119,7 @@ def test_every_command_has_help_with_examples_and_is_in_the_docs(name, capsys):
         (["reproduce", "ucf101"], 1, "(--data)"),
         (["compare", "data.npz", "--methods", "lassso"], 1, "did you mean 'lasso'"),
         (["compare", "data.npz", "--folds", "1"], 1, "folds=1 was given"),
+        (["compare", "data.npz", "--family", "poison"], 2, "did you mean 'poisson'"),
         (["predict", "none.sltr", "data.npz"], 1, "none.sltr"),
         (["predict", "data.npz", "data.npz"], 1, "data.npz"),
         (["report", "t.csv", "data.npz"], 1, "t.csv"),

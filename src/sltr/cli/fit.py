@@ -12,6 +12,7 @@ from sltr.cli.options import (
     Covariates,
     Data,
     Device,
+    FamilyName,
     Groups,
     Jobs,
     Json,
@@ -21,6 +22,7 @@ from sltr.cli.options import (
     Out,
     Target,
     Task,
+    check_family,
     choose,
     parse_names,
 )
@@ -33,14 +35,6 @@ from sltr.cli.reading import (
     refuse_labels,
 )
 
-FamilyName = Annotated[
-    str | None,
-    typer.Option(
-        help="Likelihood instead of least squares: binomial or multinomial for labels, "
-        "poisson for counts.",
-        metavar="NAME",
-    ),
-]
 REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
 
 
@@ -91,7 +85,7 @@ def fit(
 
     check_destination(out)
     choose(refine, REFINEMENTS, "--refine")
-    _check_family(family)
+    check_family(family)
     if not absolute:
         _check_fraction(lambda_sparse, "--lambda-sparse", "entry")
         _check_fraction(lambda_low, "--lambda-low", "singular value")
@@ -121,11 +115,6 @@ def fit(
         model.fit(X, responses, covariates=loaded.covariates)
     given = data, reading_options(y, target, mask, covariates)
     write_model(model.set_params(progress=None), loaded, out, given, json)
-
-
-def _check_family(family: str | None) -> None:
-    if family is not None:
-        choose(family, ("binomial", "multinomial", "poisson"), "--family")
 
 
 def _check_fraction(value: float, option: str, what: str) -> None:
@@ -209,7 +198,7 @@ def tune(
         "--family": family,
         "--memory-limit": memory_limit,
     }
-    _check_family(family)
+    check_family(family)
     if method != "sltr":
         _refuse_given(of_sltr, entry.title)
     penalties = None if epsilons is None else _penalties(epsilons)

@@ -148,6 +148,22 @@ Config = Annotated[
 ]
 
 
+FamilyName = Annotated[
+    str | None,
+    typer.Option(
+        help="Likelihood instead of least squares: binomial or multinomial for labels, "
+        "poisson for counts.",
+        metavar="NAME",
+    ),
+]
+
+
+def check_family(family: str | None) -> None:
+    """Refuse a likelihood that there is none of."""
+    if family is not None:
+        choose(family, ("binomial", "multinomial", "poisson"), "--family")
+
+
 def choose(value: str, allowed: Iterable[str], option: str) -> str:
     """Return the value, or say which ones there are and which is nearest."""
     if value in allowed:

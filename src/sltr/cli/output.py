@@ -28,7 +28,13 @@ from sltr.samples.labelled import FITTED
 
 Progress = Callable[..., None]
 
-SCORES = {"r2": "R²", "mse": "MSE", "auroc": "AUROC", "accuracy": "accuracy"}
+SCORES = {
+    "r2": "R²",
+    "mse": "MSE",
+    "auroc": "AUROC",
+    "accuracy": "accuracy",
+    "d2": "D²",
+}
 
 
 def say(message: str) -> None:

@@ -12,6 +12,7 @@ from sltr.cli.options import (
     Config,
     Covariates,
     Data,
+    FamilyName,
     Groups,
     Jobs,
     Json,
@@ -21,6 +22,7 @@ from sltr.cli.options import (
     Seed,
     Target,
     Task,
+    check_family,
     choose,
     parse_names,
 )
@@ -48,6 +50,7 @@ def compare(
         int | None,
         typer.Option(help="Outer folds; 5, or the number of groups if that is less."),
     ] = None,
+    family: FamilyName = None,
     seed: Seed = 0,
     jobs: Jobs = None,
     json: Json = False,
@@ -64,11 +67,13 @@ def compare(
         sltr compare data.npz
         sltr compare data.npz --methods sltr,remurs,sturm,lasso --folds 10
         sltr compare X.npy --y people.csv --target group --groups site --json
+        sltr compare spikes.npz --target counts --family poisson
     """
     from sltr.comparison import compare as compare_methods
     from sltr.comparison import summary
     from sltr.peers.registry import METHODS
 
+    check_family(family)
     chosen = tuple(METHODS) if methods == "all" else parse_names(methods)
     loaded = read_samples(data, y=y, target=target, groups=groups, mask=mask)
     labels = kind_of(loaded.y, task) != "regression"
@@ -80,6 +85,7 @@ def compare(
             folds=folds,
             groups=loaded.groups,
             classification=labels,
+            family=family,
             random_state=seed,
             n_jobs=jobs,
             progress=move,
