@@ -103,7 +103,7 @@ class _Trials:
         raise TypeError(msg)
 
 
-class _MultiResponseCV(TensorResponses, BaseEstimator):
+class _MultiResponseCV(TensorResponses):
     """What these methods share: settings, folds, units, the search, predictions."""
 
     cv: Any
@@ -176,7 +176,7 @@ def _rising_ranks(ranks: Sequence[int], most: int) -> list[int]:
     return sorted({min(check_count(rank, "ranks"), most) for rank in ranks})
 
 
-class ReducedRankRegressorCV(_MultiResponseCV):
+class ReducedRankRegressorCV(_MultiResponseCV, BaseEstimator):
     """Reduced-rank ridge regression, penalty and rank chosen by cross-validation.
 
     Solves min_B ‖Y − A·B‖² + ε‖B‖² over matrices B (P, K) of rank at most r: the ridge
@@ -275,7 +275,7 @@ def _reduced_rank(data: _Centred, epsilon: float) -> tuple[np.ndarray, np.ndarra
     return coef, vectors[:, ::-1]
 
 
-class TensorMultiTaskLassoCV(_MultiResponseCV):
+class TensorMultiTaskLassoCV(_MultiResponseCV, BaseEstimator):
     """scikit-learn's multi-task Lasso on the tensor's entries, tuned.
 
     Solves min_B ‖Y − A·B‖² / 2n + α Σ_j ‖B_j‖₂ over matrices B (P, K): an entry of the
@@ -369,7 +369,7 @@ class TensorMultiTaskLassoCV(_MultiResponseCV):
         return found, int(np.max(solver.n_iter_))
 
 
-class TensorOnTensorRegressorCV(_MultiResponseCV):
+class TensorOnTensorRegressorCV(_MultiResponseCV, BaseEstimator):
     """Regression of tensors on tensors by a CP coefficient, tuned.
 
     Solves min_B ‖Y − ⟨A, B⟩‖² + α·s·‖B‖² over tensors B (p1, …, pM, q1, …, qQ) of CP
