@@ -351,15 +351,11 @@ def test_names_of_modes_come_from_the_samples(data):
         {"standardize": "auto"},
     ],
 )
-def test_streams_and_files_have_no_map(data, options, tmp_path, samples_stay):
+def test_streams_have_no_map(data, options):
     X, y = data
     name = next(iter(options))
     with pytest.raises(ValueError, match=f"{name} was given; expected"):
         SLTRRegressor(**options).partial_fit(X, y)
-    h5py = pytest.importorskip("h5py")
-    stored = h5py.File(tmp_path / "X.h5", "w").create_dataset("X", data=X)
-    with pytest.raises(ValueError, match=f"{name}.*stay in a file"):
-        SLTRRegressor(**options).fit(stored, y)
 
 
 MAPS = {

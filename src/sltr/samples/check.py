@@ -33,8 +33,9 @@ from sltr.parameters import (
 )
 from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.dask import sources
-from sltr.samples.front import check_squares, largest_entry
-from sltr.samples.labelled import aligned, remember_labels, unlabelled
+from sltr.samples.front import Front, check_squares, largest_entry
+from sltr.samples.labelled import Labels, aligned, remember_labels, unlabelled
+from sltr.samples.mapped import in_place
 from sltr.samples.missing import FILLS, Fill
 from sltr.samples.samples import (
     Samples,
@@ -118,7 +119,7 @@ def check_samples(
         mask = None if known is None else known.mask
         X, kept = _check_values(X, None if labels else y, estimator, mask)
     elif _takes_gaps(estimator):
-        _refuse_gaps_in_place(estimator)
+        kept = _mask_in_place(estimator, X.sample_shape, known)
     samples = Samples(X, y, weight, kept=kept, labels=known, measured=measured)
     if tensors and reset:
         estimator.shape_out_ = shape_out
@@ -341,18 +342,18 @@ def _largest_measured(X: Array, estimator: Any) -> float:
     return largest_entry(xp.where(xp.isnan(X), 0.0, X))
 
 
-def _refuse_gaps_in_place(estimator: Any) -> None:
-    """Refuse masks and fills for samples that stay in a file or on a cluster."""
-    for name, value, none in (
-        ("mask", estimator.mask, None),
-        ("missing", estimator.missing, "error"),
-    ):
-        if value is not none and not (isinstance(value, str) and value == none):
-            msg = (
-                f"{name} was given for samples that stay in a file or on a cluster; "
-                f"expected {none!r}. Load X into memory, or cut and fill the file."
-            )
-            raise ValueError(msg)
+def _mask_in_place(
+    estimator: Any, shape: tuple[int, ...], known: Labels | None
+) -> np.ndarray | None:
+    """Return the mask of samples that stay in a file or on a cluster; refuse fills."""
+    if estimator.missing != "error":
+        msg = (
+            f"missing={estimator.missing!r} was given for samples that stay in a file "
+            "or on a cluster; expected 'error'. Load X into memory, or fill the file."
+        )
+        raise ValueError(msg)
+    own = None if known is None else known.mask
+    return check_mask(own if estimator.mask is None else estimator.mask, shape)
 
 
 def _filled(samples: Samples, estimator: Any) -> Samples:
@@ -447,7 +448,11 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
     if _is_left_in_place(estimator, X):
         lazy = _check_stored(estimator, X)
         _check_fitted_shape(estimator, lazy.sample_shape)
-        return lazy
+        shape, kept = lazy.sample_shape, getattr(estimator, "mask_", None)
+        if kept is None:
+            return lazy
+        no_mode_is_cut = Front(shape, kept, modes=tuple(range(len(shape))))
+        return in_place(lazy, no_mode_is_cut)
     finite = not _takes_gaps(estimator)
     if is_array_api(X) and not is_numpy(X):
         X = check_foreign_tensor(X, finite=finite)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sltr.arrays import Array, to_numpy
+from sltr.core.tensor import mode_product
 from sltr.samples.budget import Box, Budget
 from sltr.samples.stored import (
     NotFiniteError,
@@ -20,6 +21,9 @@ from sltr.samples.stored import (
     clean_block,
     unreadable,
 )
+
+if TYPE_CHECKING:
+    from sltr.samples.front import Front
 
 # What is smaller travels inside the graph, what is larger is scattered once.
 SCATTER_BYTES = 100_000
@@ -172,6 +176,25 @@ def merged_rows(array: Any) -> Any:
     if rows <= max(array.chunks[0]) or len(array.chunks[0]) == 1:
         return array
     return array.rechunk({0: min(rows, array.shape[0])})
+
+
+def mapped_chunks(array: Any, front: Front, dtype: np.dtype) -> Any:
+    """Return samples (n, …) as the map in front of a fit makes them."""
+    import dask.array
+
+    if array.ndim - 1 != len(front.shape):  # flat rows
+        array = array.reshape((array.shape[0], *front.shape))
+    array = array.astype(dtype)
+    if front.kept is not None:
+        array = dask.array.where(front.kept, array, dtype.type(0))
+    for mode, rows in front.slices.items():
+        array = dask.array.take(array, rows, axis=mode + 1)
+    if front.scale is not None:
+        array = array / to_numpy(front.scale).astype(dtype)
+    for mode, root in front.roots.items():
+        whole = array.rechunk({mode + 1: -1})
+        array = whole.map_blocks(mode_product, root.astype(dtype), mode, dtype=dtype)
+    return array
 
 
 def whole_rows(array: Any) -> Any:

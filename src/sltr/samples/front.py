@@ -16,7 +16,8 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy, unless_rounding
 from sltr.core.tensor import mode_product
-from sltr.parameters import check_choice, refuse
+from sltr.parameters import check_choice
+from sltr.samples.mapped import in_place
 from sltr.samples.samples import Samples, is_lazy
 from sltr.samples.smooth import SmoothMode, smooth_modes
 
@@ -54,10 +55,20 @@ class Front:
                 found[mode] = used
         return found
 
+    @property
+    def mapped_shape(self) -> tuple[int, ...]:
+        """The shape of a sample that was mapped."""
+        return tuple(
+            len(self.slices[mode]) if mode in self.slices else size
+            for mode, size in enumerate(self.shape)
+        )
+
     def samples(self, samples: Samples) -> Samples:
         """Return the samples in front of which this map stands, mapped."""
         if self.kept is None and self.scale is None and not self.roots:
             return samples
+        if is_lazy(samples.X):
+            return replace(samples, X=in_place(samples.X, self))
         X = self.cut(samples.X)
         xp = array_namespace(X)
         if self.scale is not None:
@@ -169,21 +180,19 @@ def front_plan(
 
     Entries that never vary are outside the mask, and so are those that covariates
     explain: beside these, and an intercept, they say nothing. Responses are not looked
-    at.
+    at, and samples that stay in a file or on a cluster only for their deviations.
     """
     if standardize is not None:
         check_choice("standardize", standardize, ("entries", "auto"))
     modes = tuple(smooth_modes(smooth, samples.shape, samples.labels))
-    if is_lazy(samples.X):
-        if standardize is not None or modes:
-            name = "smooth" if modes else "standardize"
-            value = smooth if modes else standardize
-            refuse(name, value, "None for samples that stay in a file or on a cluster")
-        return FrontPlan(Front(samples.shape), None, (None,), ())
-    kept = _varying(samples, fit_intercept)
+    lazy = is_lazy(samples.X)
+    # To find what never varies would take a pass; it has a coefficient of zero anyway.
+    kept = samples.kept if lazy else _varying(samples, fit_intercept)
     plain = Front(samples.shape, kept, modes=tuple(smooth.mode for smooth in modes))
     deviation = None
-    if standardize is not None:
+    if standardize is not None and lazy:
+        deviation = _stored_deviation(plain.samples(samples), fit_intercept)
+    elif standardize is not None:
         deviation = _deviation(plain.cut(samples.X), samples.weight, fit_intercept)
     units = {None: (None,), "entries": ("entries",), "auto": (None, "entries")}
     return FrontPlan(plain, deviation, units[standardize], modes)
@@ -221,8 +230,35 @@ def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
         rest = X - X[:1, ...]
         rest = rest - xp.sum(share * rest, axis=0)
     deviation = xp.sqrt(xp.sum(share * rest**2, axis=0))
-    size = xp.max(xp.abs(X), axis=0)
-    floor = 10.0 * float(xp.finfo(X.dtype).eps) * size
+    return _at_least(deviation, xp.max(xp.abs(X), axis=0))
+
+
+def _stored_deviation(samples: Samples, about_mean: bool) -> np.ndarray:
+    """Do what `_deviation` does, in one pass over samples that stay where they are."""
+    X, weight = samples.X, samples.weight
+    [first] = X.take(np.array([0])).map_rows(np.array, ())
+    first = first[0] if about_mean else 0.0 * first[0]
+    found = X.reduce_rows(_sums_about, _merged_sums, [weight], [first])
+    mean, square = found[0] / weight.sum(), found[1] / weight.sum()
+    variance = np.maximum(square - mean**2 if about_mean else square, 0.0)
+    pair = np.stack([np.sqrt(variance), found[2]]).astype(X.dtype)
+    return _at_least(*pair.reshape(2, *samples.shape))
+
+
+def _sums_about(X: np.ndarray, weight: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return weighted sums of X − row and its squares, and the largest |X|, (3, P)."""
+    rest = X.astype(float) - row
+    return np.stack([weight @ rest, weight @ rest**2, np.abs(X).max(axis=0)])
+
+
+def _merged_sums(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.stack([*(one[:2] + other[:2]), np.maximum(one[2], other[2])])
+
+
+def _at_least(deviation: Array, size: Array) -> Array:
+    """Return deviations, but not less than a share of the largest entries; or one."""
+    xp = array_namespace(deviation)
+    floor = 10.0 * float(xp.finfo(size.dtype).eps) * size
     least = xp.maximum(deviation, LEAST_DEVIATION * _slice_size(size))
     return xp.where(deviation > floor, least, 1.0)
 

@@ -182,7 +182,8 @@ class _Rows:
 class Stored:
     """Samples that stay in their file; every product reads them block by block.
 
-    `rows` (ascending) are those that count, None for all.
+    `rows` (ascending) are those that count, None for all. Entries that are not `kept`,
+    which has the shape of a sample in the file, are read as zeros.
     """
 
     source: Any
@@ -191,6 +192,7 @@ class Stored:
     budget: Budget
     rows: np.ndarray | None = None
     progress: Callable[[int, int], None] | None = None
+    kept: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -285,6 +287,10 @@ class Stored:
         """Return function(block, *rowwise, *constants), merged two by two."""
         return reduce(merge, self.map_rows(function, rowwise, constants))
 
+    def block(self, rows: slice, box: Box) -> np.ndarray:
+        """Return a box of the entries of some samples, as a matrix."""
+        return self._read(_Rows(rows, rows, None), box)
+
     @property
     def _axes(self) -> tuple[int, ...]:
         # Rows that are to be folded are still flat in the file.
@@ -295,7 +301,8 @@ class Stored:
         return self.budget.block_entries(self.dtype)
 
     @cached_property
-    def _chunks(self) -> tuple[int, ...]:
+    def chunks(self) -> tuple[int, ...]:
+        """What a file reads at once, rows first; ones if it has no chunks."""
         chunks = getattr(self.source, "shards", None) or getattr(
             self.source, "chunks", None
         )
@@ -304,11 +311,11 @@ class Stored:
         return tuple(int(size) for size in chunks)
 
     def _box(self, most: int) -> tuple[int, ...]:
-        return box_shape(self._axes, self._chunks[1:], most)
+        return box_shape(self._axes, self.chunks[1:], most)
 
     def _blocks(self, wanted: np.ndarray | None = None) -> Iterator[tuple[_Rows, Box]]:
         """Yield all blocks, or those that hold wanted rows, and report progress."""
-        box = self._box(self._entries // max(self.budget.product_rows, self._chunks[0]))
+        box = self._box(self._entries // max(self.budget.product_rows, self.chunks[0]))
         steps = [
             (rows, columns)
             for rows in self._row_blocks(self._entries // prod(box))
@@ -322,7 +329,7 @@ class Stored:
 
         They begin at row `first` of the file.
         """
-        chunk = self._chunks[0]
+        chunk = self.chunks[0]
         step = n_rows // chunk * chunk if n_rows >= chunk else n_rows
         blocks = []
         for part in row_ranges(int(self.source.shape[0]) - first, step):
@@ -345,6 +352,8 @@ class Stored:
         try:
             block = self.source[(rows.source, *box)]
         except Exception as error:
+            if hasattr(self.source, "raw"):  # a map: what it reads has named itself
+                raise
             self.name_bad_chunk((rows.source, *box))
             raise unreadable(rows.source, box, error) from error
         self.budget.read[0] += prod(np.shape(block)) / prod(self.source.shape)
@@ -353,6 +362,8 @@ class Stored:
         if tuple(np.shape(block)) != expected:
             wrong = ValueError(f"shape {np.shape(block)}, expected {expected}")
             raise unreadable(rows.source, box, wrong)
+        if self.kept is not None:
+            block = np.where(self.kept[box], block, 0)
         if rows.local is None:
             return clean_block(block, rows.source, box, self.dtype)
         numbers = rows.source.start + rows.local
@@ -360,13 +371,13 @@ class Stored:
 
     def name_bad_chunk(self, block: Box | None = None) -> None:
         """Read chunk after chunk, of a block or of all, and say which cannot be."""
-        if max(self._chunks) == 1:  # it has none
+        if max(self.chunks) == 1:  # it has none
             return
         shape = self.source.shape
         sides = tuple(slice(0, n) for n in shape) if block is None else block
         parts = [
             [p for p in row_ranges(n, c) if p.start < side.stop and p.stop > side.start]
-            for n, c, side in zip(shape, self._chunks, sides, strict=True)
+            for n, c, side in zip(shape, self.chunks, sides, strict=True)
         ]
         for rows, *box in product(*parts):
             try:
@@ -381,7 +392,7 @@ class Stored:
             if self.progress is not None:
                 self.progress(done, len(steps))
         # A chunk that was lost since the fit began has been read as fill values.
-        check_chunks(self.source)
+        check_chunks(getattr(self.source, "raw", self).source)
         return_freed_memory()
 
 
