@@ -37,7 +37,7 @@ class _CP(TensorGLMBase):
         ranks: Sequence[int] = (1, 2, 3),
         alpha_ridge: float = 1e-3,
         alpha_l1: float = 0.0,
-        n_restarts: int = 3,
+        n_restarts: int = 2,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         tol: float = 1e-4,
@@ -92,7 +92,7 @@ class CPRegressor(RegressorBeside, _CP):
         Above 0 the factors become sparse.
     n_restarts : int
         Starts in all: one grown rank by rank, one from the spectrum of the score
-        tensor, the rest random.
+        tensor, from the third on random ones.
     fit_intercept : bool
     feature_shape : tuple of int, optional
         Folds flat rows of X into tensors.
@@ -141,7 +141,7 @@ class CPRegressor(RegressorBeside, _CP):
         family: str = "normal",
         alpha_ridge: float = 1e-3,
         alpha_l1: float = 0.0,
-        n_restarts: int = 3,
+        n_restarts: int = 2,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         tol: float = 1e-4,
@@ -325,7 +325,7 @@ class CPRegressorCV(TensorGLMSearch):
         scoring: str | Callable | None = None,
         rule: str = "best",
         alpha_l1: float = 0.0,
-        n_restarts: int = 3,
+        n_restarts: int = 2,
         fit_intercept: bool = True,
         feature_shape: tuple[int, ...] | None = None,
         tol: float = 1e-4,

@@ -30,7 +30,7 @@ from sltr.parameters import (
     warn_caller,
 )
 from sltr.peers.search import search
-from sltr.refine.factors import CP, khatri_rao
+from sltr.refine.factors import CP, khatri_rao, visiting_order
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
 from sltr.tuning.folds import weighted_splits
@@ -494,11 +494,13 @@ def tensor_on_tensor(
     unfolded = [
         np.moveaxis(X, m + 1, 1).reshape(n, size, -1) for m, size in enumerate(shape)
     ]
-    factors = _start(rows, columns, (*shape, *out), rank, penalty)
+    order = visiting_order(X, np.ones(n))
+    visits = (*order, *range(len(shape), len(shape) + len(out)))
+    factors = _start(rows, columns, (*shape, *out), rank, penalty, visits)
     total = float((columns**2).sum())
     last, n_iter, converged = np.inf, 0, False
     while n_iter < max_iter and not converged:
-        for mode in range(len(shape)):
+        for mode in order:
             seen = unfolded[mode] @ _columns(_others(factors[: len(shape)], mode), rank)
             outputs = _columns(factors[len(shape) :], rank)
             factors[mode] = _input_block(
@@ -528,13 +530,18 @@ def tensor_on_tensor(
 
 
 def _start(
-    rows: np.ndarray, columns: np.ndarray, shape: tuple, rank: int, penalty: float
+    rows: np.ndarray,
+    columns: np.ndarray,
+    shape: tuple,
+    rank: int,
+    penalty: float,
+    order: Sequence[int],
 ) -> list[np.ndarray]:
     """Return factors of the leading terms of a ridge estimate."""
     scale = float((rows**2).sum()) / min(rows.shape) or 1.0
     kernel = rows @ rows.T + (penalty + 0.1 * scale) * np.eye(len(rows))
     pilot = rows.T @ np.linalg.solve(kernel, columns)
-    terms = CP.spectral(pilot.reshape(1, *shape), rank)
+    terms = CP.spectral(pilot.reshape(1, *shape), rank, order)
     size = float(np.linalg.norm(pilot)) or 1.0
     return [f[0] * size ** (1.0 / len(shape)) for f in terms.factors]
 

@@ -512,8 +512,9 @@ def visiting_order(X: Array, weight: Array) -> tuple[int, ...]:
     """Return the order in which sweeps visit the modes, however these are written down.
 
     Sweeps end elsewhere if modes change places, so that the order has to come from
-    the samples: short modes first; modes of one size by the products of their slices
-    in all samples, less the weighted mean.
+    the samples: long modes first, which on real sets predicts a little better than
+    short ones first. Modes of one size come by the products of their slices in all
+    samples, less the weighted mean.
     """
     xp = array_namespace(X)
     shape = tuple(X.shape[1:])
@@ -530,7 +531,7 @@ def visiting_order(X: Array, weight: Array) -> tuple[int, ...]:
 
 
 def ordered_modes(shape: Shape, products: Sequence[Array | None]) -> tuple[int, ...]:
-    """Return modes by size, those of one size by the energy of their products.
+    """Return modes, long ones first, those of one size by their products' energy.
 
     `products` are those of a mode's slices, (…, p_m, p_m).
     """
@@ -538,8 +539,8 @@ def ordered_modes(shape: Shape, products: Sequence[Array | None]) -> tuple[int, 
     def key(mode: int) -> tuple[int, float]:
         size, known = shape[mode], products[mode]
         if known is None or shape.count(size) == 1:
-            return size, 0.0
-        return size, float(array_namespace(known).sum(known * known))
+            return -size, 0.0
+        return -size, float(array_namespace(known).sum(known * known))
 
     return tuple(sorted(range(len(shape)), key=key))
 
