@@ -112,15 +112,14 @@ def changed(X, rng, how):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("shape", [(5, 4, 3), (6, 6)])
 @pytest.mark.parametrize("how", ["modes", "entries", "units"])
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_at_its_default_is_equivariant(rng, name, how, shape):
-    if (name, how) == ("sturm", "modes") and len(shape) == 3:
+def test_every_method_at_its_default_is_equivariant(rng, name, how):
+    if (name, how) == ("sturm", "modes"):
         pytest.skip("tubes run along one mode, by definition")
     if (name, how) == ("elastic_net", "units"):
         pytest.skip("scikit-learn's two penalties change by different powers")
-    X = rng.standard_normal((60, *shape))
+    X = rng.standard_normal((60, 4, 3, 3))
     y = X[:, :2, :2].reshape(60, -1).sum(axis=1) + 0.5 * rng.standard_normal(60)
     again, method = changed(X, rng, how), METHODS[name]
     one, other = (method.make_regressor().fit(A, y).predict(A) for A in (X, again))
