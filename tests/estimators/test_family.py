@@ -167,8 +167,9 @@ def test_working_responses_know_nothing_of_samples_left_out(kind, rng):
     np.testing.assert_array_equal(first.weight, second.weight)
 
 
-def test_candidates_of_a_fold_do_not_depend_on_the_responses_it_leaves_out(rng):
-    X, y, _ = drawn("poisson", 40, rng)
+@pytest.mark.parametrize("seed", range(4))
+def test_candidates_of_a_fold_do_not_depend_on_the_responses_it_leaves_out(seed):
+    X, y, _ = drawn("poisson", 40, np.random.default_rng(seed))
     model, held = model_of("poisson", True), []
     splits = [(np.arange(10, 40), np.arange(10)), (np.arange(30), np.arange(30, 40))]
     for responses in (y, np.r_[y[:10] + 5.0, y[10:]]):
@@ -180,7 +181,8 @@ def test_candidates_of_a_fold_do_not_depend_on_the_responses_it_leaves_out(rng):
         first = next(iter(found.predictions.values()))[0]
         held.append(first + folds.baseline[0])
     assert np.ptp(held[0]) > 0
-    np.testing.assert_array_equal(*held)
+    # Single precision rounds about the mean of all responses.
+    np.testing.assert_allclose(*held, atol=1e-5)
 
 
 def test_working_responses_give_the_pilot_back(rng):

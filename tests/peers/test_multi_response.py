@@ -12,6 +12,8 @@ from sltr import (
     TensorMultiTaskLassoCV,
     TensorOnTensorRegressorCV,
     TensorRidge,
+    load,
+    save,
 )
 from sltr.peers.multi_response import tensor_on_tensor
 from sltr.tuning.folds import splits
@@ -174,3 +176,11 @@ def test_settings_that_cannot_be_are_refused(rng):
         ReducedRankRegressorCV(ranks=[0]).fit(X, Y)
     with pytest.raises(ValueError, match="alphas"):
         TensorOnTensorRegressorCV(alphas=[-1.0]).fit(X, Y)
+
+
+def test_a_loaded_ridge_of_many_responses_predicts_the_same_bits(rng, tmp_path):
+    X, Y = drawn(rng, (7, 5), (3,), n=20)
+    model = TensorRidge(1.0).fit(X, Y)
+    loaded = load(save(model, tmp_path / "model"))
+    assert model.coef_.flags.c_contiguous
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

@@ -4,7 +4,7 @@ from oracles import assert_close, leave_one_out_by_loop, ridge_by_normal_equatio
 
 from sltr.ridge import RidgeLimits, cheapest_method, ridge_system
 from sltr.ridge import gram as dual
-from sltr.ridge.conjugate_gradients import CGRidge
+from sltr.ridge.conjugate_gradients import CGRidge, conjugate_gradients
 from sltr.ridge.gram import GramRidge
 from sltr.ridge.moments import MomentRidge
 from sltr.ridge.penalty import CHOLESKY_PER_EIGH, mean_loss
@@ -363,3 +363,15 @@ def test_leave_one_out_at_the_least_penalties_does_not_see_added_constants():
         epsilon = np.array([1e-6 * system.mean_eigenvalue()])
         errors.append(float(mean_loss(system.loo_losses(epsilon), np.ones(7))[0]))
     assert errors[1] == pytest.approx(errors[0], rel=1e-6)
+
+
+def test_conjugate_gradients_solve_each_system_by_itself(rng):
+    roots = rng.normal(size=(3, 12, 12)) * np.array([0.1, 1.0, 5.0])[:, None, None]
+    matrices = roots @ np.swapaxes(roots, 1, 2) + np.eye(12)
+    rhs = rng.normal(size=(3, 12, 1))
+    options = {"tol": 1e-2, "max_iter": 50, "verify": False}
+    together, _, _ = conjugate_gradients(lambda v: matrices @ v, rhs, **options)
+    for k in range(3):
+        one = matrices[k : k + 1]
+        alone, _, _ = conjugate_gradients(lambda v, A=one: A @ v, rhs[[k]], **options)
+        np.testing.assert_array_equal(together[[k]], alone)

@@ -34,6 +34,18 @@ def test_sizes_without_squares_are_refused(dtype, size):
         check_squares(ordinary, like, "X", count=1000)
 
 
+def test_a_category_that_a_subset_lacks_has_no_slope(xp, rng):
+    Z = np.column_stack([rng.normal(size=6), [0.7, 0.7, 0.7, 0.7, -1.4, -1.4]])
+    weight = np.array([1.0, 2.0, 1.0, 0.5, 0.0, 0.0])
+    t = rng.normal(size=(6, 2)) + 5.0
+    centring = Centring(xp.array(weight), True, xp.array(Z))
+    found = xp.numpy(centring.regression(xp.array(t)))
+    root, inside = np.sqrt(weight[:4, None]), np.column_stack([np.ones(4), Z[:4, 0]])
+    expected = np.linalg.lstsq(root * inside, root * t[:4], rcond=None)[0]
+    np.testing.assert_allclose(found[:2], expected, atol=1e-8)
+    np.testing.assert_array_equal(found[2], 0.0)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, float])
 def test_what_a_basis_explains_leaves_no_rounding(xp, rng, dtype):
     Z = rng.normal(size=(5, 2)).astype(dtype)

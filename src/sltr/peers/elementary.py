@@ -79,7 +79,9 @@ class TensorRidge(TensorResponses, BaseEstimator):
         intercept = _intercepts(samples, coef, self.fit_intercept)
         xp, shape_out = array_namespace(coef), self.shape_out_
         shape = (*samples.shape, *shape_out)
-        self.coef_ = xp.reshape(xp.moveaxis(coef, 0, -1), shape)
+        # Flat first, so that entries are in order, and a loaded model gives the same.
+        flat = xp.reshape(xp.moveaxis(coef, 0, -1), (-1,))
+        self.coef_ = xp.reshape(flat, shape)
         self.intercept_ = float(intercept[0])
         if shape_out:
             self.intercept_ = xp.reshape(intercept, shape_out)

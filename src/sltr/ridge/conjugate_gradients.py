@@ -43,9 +43,8 @@ def conjugate_gradients(
     norm = xp.sqrt(xp.sum(rhs**2, axis=-2, keepdims=True))
     norm = xp.where(norm > 0, norm, 1.0)
 
-    def relative(residual: Array) -> float:
-        size = xp.sqrt(xp.sum(residual**2, axis=-2, keepdims=True))
-        return float(xp.max(size / norm))
+    def relative(residual: Array) -> Array:
+        return xp.sqrt(xp.sum(residual**2, axis=-2, keepdims=True)) / norm
 
     x, residual, n_iter = 0.0 * rhs, rhs, 0
     if start is not None:
@@ -54,13 +53,14 @@ def conjugate_gradients(
     for _ in range(RESTARTS):
         direction, last = 0.0 * rhs, 1.0 + 0.0 * norm
         recursive = reached
-        while recursive > 0.5 * target and n_iter < max_iter:
+        while float(xp.max(recursive)) > 0.5 * target and n_iter < max_iter:
             steered = residual if precondition is None else precondition(residual)
             size = xp.sum(residual * steered, axis=-2, keepdims=True)
             direction = steered + _ratio(size, last) * direction
             image = apply(direction)
             curvature = xp.sum(direction * image, axis=-2, keepdims=True)
-            step = _ratio(size, curvature)
+            # A system that is solved waits: no answer depends on its company.
+            step = xp.where(recursive > 0.5 * target, _ratio(size, curvature), 0.0)
             x, residual = x + step * direction, residual - step * image
             last, recursive = size, relative(residual)
             n_iter += 1
@@ -70,9 +70,10 @@ def conjugate_gradients(
         # Rounding lets the recursive residual drift: stop on the true one.
         before, residual = reached, rhs - apply(x)
         reached = relative(residual)
-        if reached <= target or n_iter >= max_iter or reached > 0.5 * before:
+        worst, last_worst = float(xp.max(reached)), float(xp.max(before))
+        if worst <= target or n_iter >= max_iter or worst > 0.5 * last_worst:
             break
-    return x, reached, n_iter
+    return x, float(xp.max(reached)), n_iter
 
 
 def _ratio(a: Array, b: Array) -> Array:

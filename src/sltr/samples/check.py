@@ -295,8 +295,8 @@ def check_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray | None:
             "resample it."
         )
         raise ValueError(msg)
-    kept = given.astype(bool)
-    if given.dtype.kind not in "biuf" or not np.array_equal(given, kept):
+    kept = given.astype(bool) if given.dtype.kind in "biuf" else None
+    if kept is None or not np.array_equal(given, kept):
         msg = "mask holds other values than 0 and 1; expected True where to look."
         raise ValueError(msg)
     if not kept.any():

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array, to_numpy, unless_rounding
+from sltr.arrays import (
+    Array,
+    array_namespace,
+    as_array,
+    device,
+    to_numpy,
+    unless_rounding,
+)
 from sltr.core.tensor import mode_product
 from sltr.parameters import check_choice
 from sltr.samples.mapped import in_place
@@ -41,6 +48,7 @@ class Front:
     roots: Mapping[int, np.ndarray] = field(default_factory=dict)
     standardize: str | None = None
     modes: tuple[int, ...] = ()  # smooth ones, which keep all slices
+    varies: bool = True  # else the samples say nothing, and become zero
 
     @cached_property
     def slices(self) -> dict[int, np.ndarray]:
@@ -65,6 +73,8 @@ class Front:
 
     def samples(self, samples: Samples) -> Samples:
         """Return the samples in front of which this map stands, mapped."""
+        if not self.varies:
+            return replace(samples, X=0.0 * self.cut(samples.X))
         if self.kept is None and self.scale is None and not self.roots:
             return samples
         if is_lazy(samples.X):
@@ -78,7 +88,7 @@ class Front:
         support = None
         if self.kept is not None and not self.roots:
             inside = self.in_front(self.kept)
-            if 0.0 < inside.mean() < SPARSE_MASK:
+            if inside.mean() < SPARSE_MASK:
                 support = as_array(np.flatnonzero(inside), X, dtype=xp.int64)
         return replace(samples, X=X, support=support)
 
@@ -187,8 +197,13 @@ def front_plan(
     modes = tuple(smooth_modes(smooth, samples.shape, samples.labels))
     lazy = is_lazy(samples.X)
     # To find what never varies would take a pass; it has a coefficient of zero anyway.
-    kept = samples.kept if lazy else _varying(samples, fit_intercept)
-    plain = Front(samples.shape, kept, modes=tuple(smooth.mode for smooth in modes))
+    kept, varies = samples.kept, True
+    if not lazy:
+        varying = _varying(samples, fit_intercept)
+        varies = bool(varying.any())
+        kept = varying if varies and not varying.all() else kept
+    smoothed = tuple(smooth.mode for smooth in modes)
+    plain = Front(samples.shape, kept, modes=smoothed, varies=varies)
     deviation = None
     if standardize is not None and lazy:
         deviation = _stored_deviation(plain.samples(samples), fit_intercept)
@@ -198,8 +213,8 @@ def front_plan(
     return FrontPlan(plain, deviation, units[standardize], modes)
 
 
-def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray | None:
-    """Return which entries are inside the mask and vary; None if all do."""
+def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray:
+    """Return which entries are inside the mask and vary."""
     xp, X = array_namespace(samples.X), samples.X
     first = X[:1, ...] if fit_intercept else 0.0
     varies = xp.any(first != X, axis=0)
@@ -208,9 +223,7 @@ def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray | None:
         rest = centring.gather(samples.flat)
         varies = varies & xp.reshape(xp.any(rest != 0.0, axis=0), samples.shape)
     varies = to_numpy(varies)
-    if samples.kept is not None:
-        varies = varies & samples.kept
-    return None if varies.all() else varies
+    return varies if samples.kept is None else varies & samples.kept
 
 
 LEAST_DEVIATION = 0.01  # of the largest value in an entry's slice
@@ -282,6 +295,8 @@ def _slice_size(size: Array) -> Array:
 # Up to this size, and down to its inverse, even the squares of squares are harmless in
 # every precision, so that a scaled copy is not worth its memory.
 ORDINARY = 2.0**8
+# Of a covariate beside its square: so many roundings are no variance.
+LEAST_VARIANCE = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +348,31 @@ class Centring:
         """The regression on the basis, (…, b, n): its coefficients are share·X."""
         xp = array_namespace(self.weight)
         weighted = self.weight[..., None, :] * xp.matrix_transpose(self.basis)
-        return least_squares(self.moments, weighted)
+        return self._solved(weighted)
+
+    def _solved(self, sums: Array) -> Array:
+        """Return the regression whose products with the basis are these, (…, b, k).
+
+        The intercept first: a category that a subset lacks has no slope then, and what
+        it has in common with all samples belongs to the intercept.
+        """
+        moments = self.moments
+        if not self.fit_intercept or moments.shape[-1] == 1:
+            return least_squares(moments, sums)
+        xp = array_namespace(moments)
+        total, middle = moments[..., :1, :1], moments[..., :1, 1:]
+        middle = middle / total  # (…, 1, q), the mean of the covariates
+        across = xp.matrix_transpose(middle)
+        given = moments[..., 1:, 1:]
+        inner = given - total * (across * middle)
+        eye = xp.eye(inner.shape[-1], dtype=inner.dtype, device=device(inner))
+        own, size = (xp.sum(eye * a, axis=-1) for a in (inner, given))
+        some = own > LEAST_VARIANCE * xp.finfo(inner.dtype).eps * size
+        inner = xp.where(some[..., :, None] & some[..., None, :], inner, 0.0)
+        level = sums[..., :1, :]
+        slopes = least_squares(inner, sums[..., 1:, :] - across * level)
+        slopes = xp.where(some[..., :, None], slopes, 0.0)
+        return xp.concat([level / total - middle @ slopes, slopes], axis=-2)
 
     @cached_property
     def leverage(self) -> Array:
@@ -350,7 +389,7 @@ class Centring:
             sums = xp.sum(weighted, axis=-2, keepdims=True)
         else:
             sums = xp.matrix_transpose(self.basis) @ weighted
-        return least_squares(self.moments, sums)
+        return self._solved(sums)
 
     def spread(self, v: Array) -> Array:
         """Return C·v: sample coefficients of the combination Aᵀv."""
@@ -362,7 +401,7 @@ class Centring:
             sums = xp.sum(scaled, axis=-2, keepdims=True)
         else:
             sums = xp.matrix_transpose(self.basis) @ scaled
-        fitted = self.basis @ least_squares(self.moments, sums)
+        fitted = self.basis @ self._solved(sums)
         return scaled - self.weight[..., None] * fitted
 
     def gather(self, t: Array) -> Array:
@@ -415,8 +454,9 @@ def least_squares(moments: Array, sums: Array) -> Array:
     if moments.shape[-1] == 0:
         return sums
     if moments.shape[-1] == 1:
-        return sums / moments
-    inverse = xp.linalg.pinv(moments, rtol=1e3 * xp.finfo(moments.dtype).eps)
+        return sums / xp.where(moments != 0, moments, 1.0)
+    rtol = LEAST_VARIANCE * xp.finfo(moments.dtype).eps
+    inverse = xp.linalg.pinv(moments, rtol=rtol)
     return inverse @ sums
 
 
