@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold
 
 from sltr import SLTRRegressorCV
 from sltr.samples.check import check_samples
@@ -37,6 +38,41 @@ def test_association_of_noise_has_unit_variance_for_any_number_of_responses(rng)
     assert 0.9 < np.std(found) < 1.1
 
 
+def test_association_knows_that_samples_of_a_group_resemble_each_other(rng):
+    mixed, groups = rng.normal(size=(2, 2)), np.repeat(np.arange(15), 6)
+    rows, weight, found, without = np.arange(90), np.ones(90), [], []
+    for _ in range(300):
+        f, y = (
+            rng.normal(size=(15, 2))[groups] + 0.5 * rng.normal(size=(90, 2))
+            for _ in range(2)
+        )
+        found.append(association(f, y @ mixed, rows, weight, groups))
+        without.append(association(f, y @ mixed, rows, weight))
+    assert np.std(without) > 1.7
+    assert 0.85 < np.std(found) < 1.15
+    # Groups of one sample each are none; rows that two folds leave out are one sample.
+    same = association(f, y, rows, weight, rows)
+    assert same == pytest.approx(association(f, y, rows, weight))
+    twice = [np.concatenate([a, a]) for a in (f, y, rows, weight, groups)]
+    assert association(*twice) == pytest.approx(association(f, y, rows, weight, groups))
+
+
+def test_responses_of_groups_change_places_as_a_whole(rng):
+    groups = np.repeat(np.arange(12), 5)
+    X = rng.normal(size=(12, 4, 3))[groups] + 0.1 * rng.normal(size=(60, 4, 3))
+    folds = GroupKFold(4).split(X, groups=groups)
+    task, folds = prepared(X, rng.normal(size=12)[groups], list(folds))
+    predictions = [np.zeros((len(rows), 1)) for rows in folds.rows]
+    p_values = []
+    for _ in range(40):
+        y = rng.normal(size=12)[groups]
+        again = task.with_responses(y[:, None])
+        known = replace(folds, groups=groups)
+        p_values.append(pilot_p_value(again, known, predictions, 39))
+    assert np.mean(np.array(p_values) <= 0.1) < 0.3
+    assert 0.3 < np.mean(p_values) < 0.7
+
+
 def prepared(X, y, cv=4, covariates=None, weight=None):
     model = SLTRRegressorCV()
     samples = check_samples(model, X, y, weight, tensors=True)
@@ -50,7 +86,7 @@ def by_loops(X, y, folds, predictions, n):
 
     Without each fold that keeps groups whole, or else without each sample.
     """
-    left_out = folds.rows if folds.grouped else [[i] for i in range(len(y))]
+    left_out = folds.rows if folds.groups is not None else [[i] for i in range(len(y))]
     flat, rng = X.reshape(len(X), -1), np.random.RandomState(0)
     centred = flat - flat.mean(axis=0)
     unit = np.sum(centred**2) / min(centred.shape)
@@ -84,7 +120,8 @@ def test_the_p_value_of_the_pilot_is_that_of_a_loop_of_ridge_fits(
     X = rng.normal(size=(n_samples, 6, 5))
     y = X[:, :2, :2].sum(axis=(1, 2)) + 4.0 * rng.normal(size=n_samples)
     task, folds = prepared(X, y)
-    folds = replace(folds, grouped=grouped)
+    if grouped:  # in one group all orders are allowed
+        folds = replace(folds, groups=np.zeros(n_samples, int))
     predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
     found = pilot_p_value(task, folds, predictions, 19)
     assert found == pytest.approx(by_loops(X, y, folds, predictions, 19))

@@ -153,19 +153,19 @@ class _SLTRCV(SLTRBase):
         classes: np.ndarray | None = None,
         y_shift: float = 0.0,
         weighted: bool,
-        grouped: bool,
+        groups: np.ndarray | None,
     ) -> tuple[Choice, Folds]:
         """Choose candidates by their held-out scores, and fit them to all samples."""
         tried = self._tried(samples.X, (len(splits) + 1) * Y.shape[1])
         with explained_memory(), fitting_threads(samples.X):
-            task = self._task(samples, Y, y_shift, splits if grouped else None)
+            task = self._task(samples, Y, y_shift, None if groups is None else splits)
             held, choice = self._choose(
                 task,
                 splits,
                 tried,
                 classes=classes,
                 weighted=weighted,
-                grouped=grouped,
+                groups=groups,
             )
             choice = self._last_step(task, held, choice)
             if task.family is not None and choice.radius is not None:
@@ -197,11 +197,11 @@ class _SLTRCV(SLTRBase):
         *,
         classes: np.ndarray | None = None,
         weighted: bool = False,
-        grouped: bool = False,
+        groups: np.ndarray | None = None,
     ) -> tuple[HeldOut, Choice]:
         """Choose among candidates by their scores on the rows that folds leave out."""
-        folds = replace(Folds.of(task, splits), grouped=grouped)
-        on_folds = grouped or task.family is not None
+        folds = replace(Folds.of(task, splits), groups=groups)
+        on_folds = groups is not None or task.family is not None
         sharing = check_sharing(self.responses, task.shape_out)
         few = task.Y.shape[1] <= task.policy.most_refitted
         grid = make_grid(
@@ -424,7 +424,7 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
             samples.Y,
             splits,
             weighted=sample_weight is not None,
-            grouped=whole_groups(splits, groups, sample_weight),
+            groups=whole_groups(splits, groups, sample_weight),
         )
         return self
 
@@ -578,7 +578,7 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
             y_shift=shift,
             classes=self.classes_,
             weighted=weight is not None,
-            grouped=whole_groups(splits, groups, weight),
+            groups=whole_groups(splits, groups, weight),
         )
         if self.family is not None:
             self.sigmoids_ = own_logits(indicators.shape[1])

@@ -249,12 +249,10 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
         numbers = np.searchsorted(classes, numbers)
     splits = weighted_splits(model.cv, y, groups=groups, classifier=labels)
     tried = model._tried(samples.X)
-    grouped = whole_groups(splits, groups)
+    whole = whole_groups(splits, groups)
     with explained_memory(), fitting_threads(samples.X):
-        task = model._task(samples, Y, shift, splits if grouped else None)
-        held, choice = model._choose(
-            task, splits, tried, classes=classes, grouped=grouped
-        )
+        task = model._task(samples, Y, shift, None if whole is None else splits)
+        held, choice = model._choose(task, splits, tried, classes=classes, groups=whole)
         choice = model._last_step(task, held, choice)
         training, radius = held.folds.training, choice.radius
         fitted = final_fit(task, choice.members, training, radius=radius)

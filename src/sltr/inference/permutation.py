@@ -42,7 +42,7 @@ from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.parameters import check_choice, check_count, printable, refuse, unmasked
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, take_rows
-from sltr.tuning.evidence import PENALTIES, correlations, permuted
+from sltr.tuning.evidence import PENALTIES, correlations, draw_orders, permuted
 from sltr.tuning.folds import Folds, Split, splits, weighted_splits, whole_groups
 from sltr.tuning.scores import metric_name
 from sltr.tuning.task import Task, ridge_pilots
@@ -221,29 +221,6 @@ def check_groups(groups: Any, n_samples: int) -> np.ndarray | None:
     return np.unique(names, return_inverse=True)[1]
 
 
-def draw_orders(
-    y: np.ndarray, groups: np.ndarray | None, n: int, rng: np.random.RandomState
-) -> tuple[np.ndarray, str]:
-    """Return rows to take responses from, (1 + n, n_samples), the true order first.
-
-    And what changes places.
-    """
-    own = np.arange(len(y))
-    if groups is None:
-        drawn = [rng.permutation(own) for _ in range(n)]
-        return np.stack([own, *drawn]), "samples"
-    members = [np.flatnonzero(groups == g) for g in range(groups.max() + 1)]
-    if all((y[rows] == y[rows[0]]).all() for rows in members):
-        first = np.array([rows[0] for rows in members])
-        drawn = [rng.permutation(first)[groups] for _ in range(n)]
-        return np.stack([own, *drawn]), "whole groups"
-    orders = np.tile(own, (1 + n, 1))
-    for order in orders[1:]:
-        for rows in members:
-            order[rows] = rng.permutation(rows)
-    return orders, "samples within groups"
-
-
 def _blind_folds(
     model: Any,
     n_samples: int,
@@ -365,14 +342,14 @@ class _SharedJob:
             groups=self.groups,
             classifier=self.classes is not None,
         )
-        grouped = whole_groups(folds, self.groups)
+        groups = whole_groups(folds, self.groups)
         if self.task is None:
-            Y, splits = take_rows(self.Y, order), folds if grouped else None
+            Y, splits = take_rows(self.Y, order), None if groups is None else folds
             task = self.model._task(self.samples, Y, self.shift, splits)
         else:
             task = self.task.with_responses(take_rows(self.task.Y, order))
         _, choice = self.model._choose(
-            task, folds, self.tried, classes=self.classes, grouped=grouped
+            task, folds, self.tried, classes=self.classes, groups=groups
         )
         return best_mean(choice.scores)
 

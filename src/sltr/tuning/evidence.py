@@ -52,7 +52,8 @@ def is_found(
         return False
     rows, weight = np.concatenate(folds.rows), np.concatenate(folds.weights)
     target, predicted = np.concatenate(folds.residuals), np.concatenate(refined)
-    if association(predicted, target, rows, weight) > policy.found_errors:
+    groups = None if folds.groups is None else folds.groups[rows]
+    if association(predicted, target, rows, weight, groups) > policy.found_errors:
         return True
     task, folds = replace(task, family=None), replace(folds, family=None)
     p_value = pilot_p_value(task, folds, refined, policy.found_permutations)
@@ -60,7 +61,11 @@ def is_found(
 
 
 def association(
-    predicted: np.ndarray, target: np.ndarray, rows: np.ndarray, weight: np.ndarray
+    predicted: np.ndarray,
+    target: np.ndarray,
+    rows: np.ndarray,
+    weight: np.ndarray,
+    groups: np.ndarray | None = None,
 ) -> float:
     """Return how far held-out predictions agree with responses, in standard errors.
 
@@ -72,7 +77,9 @@ def association(
     what it would be if predictions had nothing to do with responses: in that of gains
     over the null model, a few large responses that are predicted well would count as
     noise. `rows` (n,) that several folds leave out count once, and a whole weight as
-    that many equal samples.
+    that many equal samples. Samples of one of the `groups` (n,), whose responses
+    resemble each other, add up: with C the mean of y yᵀ over pairs in one group, the
+    variance has fᵀ C f of all these pairs, too.
 
     Examples
     --------
@@ -89,8 +96,29 @@ def association(
     if not (all(unit) and np.isfinite(unit).all()):
         return 0.0
     f, y = predicted / unit[0], target / unit[1]
-    spread = np.sum(share * f * (f @ (y.T @ (share * y))))
-    return float(np.sum(share * f * y) * np.sqrt(count / spread))
+    spread = np.sum(share * f * (f @ (y.T @ (share * y)))) / count
+    if groups is not None:
+        spread = spread + max(0.0, _shared_spread(share * f, y, rows, groups))
+    return float(np.sum(share * f * y) / np.sqrt(spread))
+
+
+def _shared_spread(
+    f: np.ndarray, y: np.ndarray, rows: np.ndarray, groups: np.ndarray
+) -> float:
+    """Return the variance of Σ f·y that comes from pairs of samples in one group."""
+    known, first, number = np.unique(rows, return_index=True, return_inverse=True)
+    each, f_each = groups[first], np.zeros((len(known), f.shape[1]))
+    np.add.at(f_each, number.ravel(), f)
+    sums = np.zeros((2, int(each.max()) + 1, f.shape[1]))
+    np.add.at(sums[0], each, f_each)
+    np.add.at(sums[1], each, y[first])
+    sizes = np.bincount(each)
+    n_pairs = float(np.sum(sizes * (sizes - 1)))
+    if n_pairs == 0:
+        return 0.0
+    pairs = (sums[1].T @ sums[1] - y[first].T @ y[first]) / n_pairs
+    together = np.sum(sums[0] * (sums[0] @ pairs))
+    return float(together - np.sum(f_each * (f_each @ pairs)))
 
 
 def pilot_p_value(
@@ -100,7 +128,7 @@ def pilot_p_value(
 
     It is 1 where that would read the samples again and again. Permutations are drawn
     for samples in the order of their predictions: the order in which samples were given
-    shall not matter.
+    shall not matter. Groups stay what they are, as in `draw_orders`.
     """
     if is_lazy(task.samples.X) and not isinstance(task.system, GramRidge):
         return 1.0
@@ -113,28 +141,52 @@ def pilot_p_value(
     values = np.zeros(n_samples)
     values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0]
     ranked, rng = np.argsort(values, kind="stable"), np.random.RandomState(0)
-    orders = np.tile(np.arange(n_samples), (n + 1, 1))
-    for order in orders[1:]:
-        order[ranked] = ranked[rng.permutation(n_samples)]
+    groups = None if folds.groups is None else folds.groups[ranked]
+    drawn, _ = draw_orders(to_numpy(task.Y)[ranked], groups, n, rng)
+    orders = np.empty_like(drawn)
+    orders[:, ranked] = ranked[drawn]
     centring = task.centring(task.everyone[0, :])
     rest = task.Y - centring.basis @ (centring.share @ task.Y)
     epsilons = [unit * factor for factor in PENALTIES]
-    n_folds = len(folds.rows) if folds.grouped else 1
+    n_folds = 1 if groups is None else len(folds.rows)
     entries = n_folds * len(epsilons) * n_responses * n_samples
     batch, found = max(1, BATCH_ENTRIES // entries), []
     if isinstance(task.system, GramRidge) and task.system.spectrum is None:
         task = replace(task, system=task.system.with_spectrum())
     for first in range(0, n + 1, batch):
         again = task.with_responses(permuted(rest, orders[first : first + batch]))
-        if folds.grouped:
+        if groups is None:
+            each = _single_correlations(again, epsilons, n_responses)
+        else:
             predicted = _pilot_predictions(again, folds, epsilons)
             each = correlations(again, folds, again.Y, predicted, n_responses)
-        else:
-            each = _single_correlations(again, epsilons, n_responses)
         found.append(each.max(axis=0))
     scores = np.concatenate(found)
     reached = scores[1:] >= scores[0] - 1e-9 * abs(scores[0])
     return (1 + int(np.count_nonzero(reached))) / (1 + n)
+
+
+def draw_orders(
+    y: np.ndarray, groups: np.ndarray | None, n: int, rng: np.random.RandomState
+) -> tuple[np.ndarray, str]:
+    """Return rows to take responses from, (1 + n, n_samples), the true order first.
+
+    And what changes places.
+    """
+    own = np.arange(len(y))
+    if groups is None:
+        drawn = [rng.permutation(own) for _ in range(n)]
+        return np.stack([own, *drawn]), "samples"
+    members = [np.flatnonzero(groups == g) for g in range(groups.max() + 1)]
+    if all((y[rows] == y[rows[0]]).all() for rows in members):
+        first = np.array([rows[0] for rows in members])
+        drawn = [rng.permutation(first)[groups] for _ in range(n)]
+        return np.stack([own, *drawn]), "whole groups"
+    orders = np.tile(own, (1 + n, 1))
+    for order in orders[1:]:
+        for rows in members:
+            order[rows] = rng.permutation(rows)
+    return orders, "samples within groups"
 
 
 def permuted(Y: Array, orders: np.ndarray) -> Array:

@@ -125,21 +125,24 @@ def weighted_splits(
 
 def whole_groups(
     folds: Sequence[Split], groups: Any, sample_weight: Any = None
-) -> bool:
-    """Say whether folds of `weighted_splits` keep each group on one side.
+) -> np.ndarray | None:
+    """Return groups by number, if folds of `weighted_splits` keep each on one side.
 
     Examples
     --------
     >>> import numpy as np
     >>> folds = weighted_splits(2, np.zeros(4))
-    >>> [whole_groups(folds, groups) for groups in ([0, 0, 1, 1], [0, 1, 1, 2], None)]
-    [True, False, False]
+    >>> whole_groups(folds, ["b", "b", "a", "a"])
+    array([1, 1, 0, 0])
+    >>> [whole_groups(folds, groups) for groups in ([0, 1, 1, 2], None)]
+    [None, None]
     """
     if groups is None:
-        return False
+        return None
     kept = to_numpy(1.0 if sample_weight is None else sample_weight) > 0
     names = np.asarray(groups)[kept] if kept.ndim else np.asarray(groups)
-    return not any(np.isin(names[test], names[train]).any() for train, test in folds)
+    cut = any(np.isin(names[test], names[train]).any() for train, test in folds)
+    return None if cut else np.unique(names, return_inverse=True)[1].ravel()
 
 
 def check_folds(folds: int, n_samples: int, groups: Any = None) -> None:
@@ -226,7 +229,7 @@ class Folds:
     # held-out responses: what fits intercept and covariates, one for each fold.
     family: Family | None = None
     free: list[Free] = field(default_factory=list)
-    grouped: bool = False  # whether they keep groups of samples whole
+    groups: np.ndarray | None = None  # numbers (n,), if folds keep groups whole
 
     @staticmethod
     def of(task: Task, splits: Sequence[Split]) -> Folds:
