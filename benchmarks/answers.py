@@ -53,6 +53,7 @@ def main() -> None:
     if options.what == "noise":
         for n, shape in NOISE:
             noise(n, shape, options.draws or 40, options.first)
+        noise(200, (8, 8), options.draws or 40, options.first, n_subjects=25)
         return
     if options.what == "real":
         print("| set | null | ridge | refined pilot | answer | empty |")
@@ -73,17 +74,26 @@ def main() -> None:
     print(f"\nanswer / pilot: mean {np.mean(ratios):.3f}, largest {max(ratios):.3f}")
 
 
-def noise(n: int, shape: tuple[int, ...], draws: int, first: int) -> None:
-    """Print how many answers to pure noise are empty."""
+def noise(
+    n: int, shape: tuple[int, ...], draws: int, first: int, n_subjects: int = 0
+) -> None:
+    """Print how many answers to pure noise are empty.
+
+    Subjects have samples that resemble each other, and one response.
+    """
     empty, excess = 0, []
     for seed in range(first, first + draws):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(n, *shape)), rng.normal(size=n)
-        model = SLTRRegressorCV().fit(X, y)
+        X, y, groups = rng.normal(size=(n, *shape)), rng.normal(size=n), None
+        if n_subjects:
+            groups = np.arange(n) % n_subjects
+            X, y = 0.5 * X + rng.normal(size=(n_subjects, *shape))[groups], y[groups]
+        model = SLTRRegressorCV().fit(X, y, groups=groups)
         empty += not model.coef_.any()
         excess.append((np.sum(model.refined_**2), np.sum(model.coef_**2)))
     pilot, answer = np.mean(excess, axis=0)
     size = "×".join(map(str, shape))
+    size += f" of {n_subjects} subjects" if n_subjects else ""
     print(
         f"{size}, n = {n}: {empty} of {draws} empty; error added to the noise: "
         f"pilot {pilot:.3f}, answer {answer:.3f}"
