@@ -9,10 +9,10 @@
 difference of SLTR to each row with its standard error: over draws, or over folds by
 Nadeau and Bengio. Real errors are relative to the variance of all samples. Every method
 tunes itself on the training samples. "sltr" may share a tensor or not, as folds choose;
-"sltr each" is a model for each response. `classes` prints the error of labels. `speed`
-prints ratios of times for 100 responses and one. `real` and `classes` need SLTR_DATA.
-Responses that were not measured are filled for training (`missing_y="ridge"`, means
-for other methods) and not scored.
+"sltr each" is a model for each response. `classes` prints the error of labels, and the
+log-loss where there are probabilities. `speed` prints ratios of times for 100 responses
+and one. `real` and `classes` need SLTR_DATA. Responses that were not measured are
+filled for training (`missing_y="ridge"`, means for other methods) and not scored.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
+from math import prod
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from threadpoolctl import threadpool_limits
 
 from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV, TensorRidge
 from sltr.comparison import fit_tuned, tuned_model
@@ -182,7 +185,7 @@ def logistic(X: Any) -> Any:
 
 
 def classes(sets: Sequence[str], methods: Sequence[str], n_folds: int | None) -> None:
-    """Print the errors of labels of many classes."""
+    """Print the errors of labels of many classes, and their log-loss."""
     makers: dict[str, Callable[[Any], Any]] = {
         "null": lambda X: tuned_model(METHODS["null"], kind="multi-class"),
         "ridge": lambda X: tuned_model(METHODS["ridge"], kind="multi-class"),
@@ -197,6 +200,7 @@ def classes(sets: Sequence[str], methods: Sequence[str], n_folds: int | None) ->
         folds, groups = data.cv[:n_folds], data.groups
         chosen = [m for m in makers if m in methods or not methods]
         errors: dict[str, list[float]] = {method: [] for method in chosen}
+        losses: dict[str, list[float]] = {method: [] for method in chosen}
         for train, test in folds:
             for method in chosen:
                 model, start = makers[method](data.X), perf_counter()
@@ -206,17 +210,24 @@ def classes(sets: Sequence[str], methods: Sequence[str], n_folds: int | None) ->
                 )
                 wrong = np.mean(model.predict(data.X[test]) != data.y[test])
                 errors[method].append(float(wrong))
+                if hasattr(model, "predict_proba"):
+                    shares = model.predict_proba(data.X[test])
+                    loss = log_loss(data.y[test], shares, labels=model.classes_)
+                    losses[method].append(loss)
                 seconds = perf_counter() - start
                 print(f"{name} {method} {wrong:.3f} {seconds:.0f} s", file=sys.stderr)
         share = 1.0 / len(folds) + np.mean([len(b) / len(a) for a, b in folds])
-        print(f"\n| {name}, {len(folds)} folds | error | less sltr separate |")
-        print("| --- | --- | --- |")
+        print(
+            f"\n| {name}, {len(folds)} folds | error | less sltr separate | log-loss |"
+        )
+        print("| --- | --- | --- | --- |")
         base = np.array(errors.get("sltr separate", errors[chosen[0]]))
         for method, values in errors.items():
             gap = np.array(values) - base
             error = np.sqrt(gap.var(ddof=1) * share)
             less = f"{gap.mean():+.3f} ± {error:.3f}"
-            print(f"| {method} | {np.mean(values):.3f} | {less} |")
+            loss = f"{np.mean(losses[method]):.3f}" if losses[method] else "–"
+            print(f"| {method} | {np.mean(values):.3f} | {less} | {loss} |", flush=True)
 
 
 HAXBY = (
@@ -238,7 +249,11 @@ def _labelled(name: str) -> Any:
 
 
 def speed(repetitions: int = 3) -> None:
-    """Print the times of 100 responses over those of one, in one run."""
+    """Print the times of 100 responses over those of one, of one core.
+
+    The floor is what the iterations of the slowest mode spend in products and
+    eigendecompositions, two copies of an unfolding in each.
+    """
     rng = np.random.default_rng(0)
     shape, k = (16, 16, 8), 100
     made = {
@@ -248,25 +263,43 @@ def speed(repetitions: int = 3) -> None:
         "tuned, no refits": SLTRRegressorCV(refine=None, responses="shared"),
         "tuned, all refits": SLTRRegressorCV(responses="shared"),
     }
-    print("\n| fit, 16×16×8 | n | q = 1, s | q = 100, s | ratio |")
-    print("| --- | --- | --- | --- | --- |")
+    unfolded = {
+        "estimate, shared": (2, k, prod(shape)),
+        "estimate, separate": (2 * k, shape[0], prod(shape[1:])),
+    }
+    print("\n| fit, 16×16×8 | n | q = 1, s | q = 100, s | ratio | floor, s |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for n in (200, 2000):
         coef = coefficient(rng, (*shape, k), 2, 0.5)
         X = rng.normal(size=(n, *shape))
         Y = np.tensordot(X, coef, 3)
         Y += rng.normal(size=Y.shape) * Y.std()
         for name, model in list(made.items())[: 5 if n == 200 else 3]:
-            times = []
-            for y in (Y[:, 0], Y):
-                each = []
-                for _ in range(repetitions if "tuned" not in name else 1):
-                    start = perf_counter()
-                    clone(model).fit(X, y)
-                    each.append(perf_counter() - start)
-                times.append(min(each))
-            one, many = times
-            print(f"| {name} | {n} | {one:.3f} | {many:.3f} | {many / one:.1f} |")
-            sys.stdout.flush()
+            n_times = 1 if "tuned" in name else repetitions
+            one = seconds(partial(clone(model).fit, X, Y[:, 0]), n_times)
+            many = seconds(partial(model.fit, X, Y), n_times)
+            least = "–"
+            if name in unfolded:
+                copies = rng.normal(size=unfolded[name])
+                least = f"{model.n_iter_ * seconds(partial(_decomposed, copies)):.3f}"
+            row = f"| {name} | {n} | {one:.3f} | {many:.3f} | {many / one:.1f} |"
+            print(f"{row} {least} |", flush=True)
+
+
+def seconds(call: Callable[[], object], repetitions: int = 10) -> float:
+    """Return the least processor time of some calls."""
+    times = []
+    for _ in range(repetitions):
+        start = process_time()
+        call()
+        times.append(process_time() - start)
+    return min(times)
+
+
+def _decomposed(copies: np.ndarray) -> np.ndarray:
+    """Do what an iteration cannot do without."""
+    _, vectors = np.linalg.eigh(copies @ copies.swapaxes(1, 2))
+    return (vectors @ vectors.swapaxes(1, 2)) @ copies
 
 
 def main() -> None:
@@ -289,7 +322,8 @@ def main() -> None:
         sets = args.sets or ["gases", "covid", "digits", "haxby_blocks", "haxby_slice"]
         classes(sets, args.methods or [], args.folds)
     else:
-        speed()
+        with threadpool_limits(1):
+            speed()
 
 
 if __name__ == "__main__":

@@ -88,3 +88,22 @@ def test_without_intercept_the_order_of_labels_does_not_matter(rng, model):
     np.testing.assert_allclose(one.coef_, -other.coef_, atol=1e-8)
     assert one.intercept_ == other.intercept_ == 0.0
     np.testing.assert_array_equal(one.predict(X) == "b", other.predict(X) == "b")
+
+
+def shared_candidates(model, X, y):
+    rows = model.fit(X, y).cv_results_["params"]
+    return {row["refine"] for row in rows if row.get("shared")}
+
+
+def test_several_classes_try_one_tensor_of_all(rng):
+    X = rng.standard_normal((60, 4, 3))
+    y = np.argmax(X[:, :3, 0], axis=1)
+    kinds = {"refine": (None, "reweight"), "cv": 2}
+    assert shared_candidates(sltr.SLTRClassifierCV(**kinds), X, y) == set(
+        kinds["refine"]
+    )
+    assert not shared_candidates(sltr.SLTRClassifierCV(**kinds), X, y > 0)
+    likely = sltr.SLTRClassifierCV(family="multinomial", **kinds)
+    assert not shared_candidates(likely, X, y)
+    with pytest.raises(ValueError, match="expected 'separate' beside a family"):
+        likely.set_params(responses="shared").fit(X, y)

@@ -1,17 +1,26 @@
 """Responses of any shape: vectors, matrices, curves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles import cvx_solution, objective
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import sltr
 from sltr import SLTRRegressor, SLTRRegressorCV
 from sltr.arrays import to_numpy
 from sltr.thumbnail import coef_array, target_name
+from sltr.tuning.policy import DEFAULT
 
+FOR_TENSORS = [
+    SLTRRegressor, SLTRRegressorCV, sltr.TensorRidge, sltr.ReducedRankRegressorCV,
+    sltr.TensorMultiTaskLassoCV, sltr.TensorOnTensorRegressorCV,
+]  # fmt: skip
 FEW = {"lambdas_sparse": (0.0, 0.3), "lambdas_low": (0.0, 0.3), "cv": 3}
 
 
@@ -406,3 +415,32 @@ def test_a_saved_model_predicts_the_same_bits(rng, tmp_path):
     assert model.coef_.flags.c_contiguous
     loaded = sltr.load(sltr.save(model, tmp_path / "m"))
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("kind", FOR_TENSORS)
+def test_checks_of_scikit_learn_know_that_there_may_be_several_responses(kind):
+    assert get_tags(kind()).target_tags.multi_output
+    names = {
+        getattr(check, "func", check).__name__
+        for _, check in estimator_checks_generator(kind())
+    }
+    assert "check_regressor_multioutput" in names
+    counts = SLTRRegressor(family="poisson")
+    assert not get_tags(counts).target_tags.multi_output
+
+
+def test_folds_compare_a_large_shared_tensor_as_well_in_single_precision(rng):
+    X, Y, _ = drawn(rng, (10, 9), (60,), n=40)  # 5,400 entries
+    options = {"refine": None, "responses": "shared", "cv": 2, "rule": "best"}
+    single = SLTRRegressorCV(**options)
+    double = SLTRRegressorCV(**options)
+    double._policy = replace(DEFAULT, precision="float64")
+    single.fit(X, Y), double.fit(X, Y)
+    scores, expected = (
+        model.cv_results_["mean_test_score"] for model in (single, double)
+    )
+    # Folds stop at a gap of 1e-3.
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    assert (scores != expected).any()
+    assert single.coef_.dtype == np.float64
+    np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-12)

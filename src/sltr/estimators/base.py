@@ -194,7 +194,7 @@ class SLTRBase(BaseEstimator):
             raise ValueError(msg)
         if "scale" in (asked or ()):
             refuse("refine", self.refine, "no 'scale', which is of least squares")
-        if labels and self.responses != "separate":
+        if labels and "separate" not in self.responses:
             refuse("responses", self.responses, "'separate' beside a family")
         if labels and self.family == "binomial" and Y.shape[1] > 1:
             refuse("family", self.family, f"'multinomial' for {Y.shape[1]} classes")

@@ -202,7 +202,8 @@ class _SLTRCV(SLTRBase):
         """Choose among candidates by their scores on the rows that folds leave out."""
         folds = replace(Folds.of(task, splits), groups=groups)
         on_folds = groups is not None or task.family is not None
-        sharing = check_sharing(self.responses, task.shape_out)
+        shape_out = task.shape_out if task.family is None else ()
+        sharing = check_sharing(self.responses, shape_out)
         few = task.Y.shape[1] <= task.policy.most_refitted
         grid = make_grid(
             grid_epsilons(task, self.epsilons, folds if on_folds else None),
@@ -451,7 +452,8 @@ max_iter, n_jobs, memory_limit, progress, verbose
     rule : {"average", "vote", "best", "1se"}
         As for `SLTRRegressorCV`.
     responses : "separate", "shared", or both
-        Of more than two classes: what to try, as for `SLTRRegressorCV`.
+        Of more than two classes: what to try, as for `SLTRRegressorCV`. A likelihood
+        has separate ones.
     family : None, "binomial" or "multinomial"
         As for `SLTRClassifier`, tuned as for `SLTRRegressorCV`.
     scoring : str or callable, optional
@@ -490,7 +492,7 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
         lambdas_low: str | Sequence[float] = LAMBDAS,
         *,
         refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
-        responses: str | Sequence[str] = "separate",
+        responses: str | Sequence[str] = RESPONSES,
         family: str | None = None,
         cv: Any = 5,
         scoring: str | Callable | None = None,
