@@ -328,3 +328,26 @@ def test_covariates_may_explain_all_samples_of_a_fold(rng):
     for refine in ("sparse", "cp", "reweight"):
         model = SLTRRegressor(refine=refine).fit(X, y, covariates=Z)
         assert np.isfinite(model.coef_).all()
+
+
+def test_units_of_covariates_count_whole_weights_as_repetitions(rng):
+    X, y, Z = rng.normal(size=(8, 2, 2)), rng.normal(size=8), rng.normal(size=(8, 3))
+    counts = np.array([1, 3, 2, 2, 1, 1, 3, 1])
+    rows = np.repeat(np.arange(8), counts)
+    # Of the first training set there are fewer samples than columns.
+    folds = [np.array([0, 1, 2]), np.array([3, 4, 5, 6, 7])]
+    of_rows = [np.flatnonzero(np.isin(rows, part)) for part in folds]
+    scores = []
+    for data, given, weight in (
+        ((X, y, Z), folds, counts.astype(float)),
+        ((X[rows], y[rows], Z[rows]), of_rows, None),
+    ):
+        model = SLTRRegressorCV(
+            cv=[(given[0], given[1]), (given[1], given[0])],
+            epsilons=[1.0],
+            refine=None,
+            scoring="neg_mean_squared_error",
+        )
+        model.fit(*data[:2], sample_weight=weight, covariates=data[2])
+        scores.append(model.cv_results_["mean_test_score"])
+    np.testing.assert_allclose(*scores, rtol=1e-5)

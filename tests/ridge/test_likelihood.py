@@ -51,7 +51,8 @@ def test_pilot_is_scikit_learns_penalised_likelihood(name, size, epsilon, rng):
         model = LogisticRegression(C=1.0 / epsilon, tol=1e-9, max_iter=10_000)
         model.fit(rows, y[subset], sample_weight=w)
     expected = np.atleast_2d(model.coef_)
-    np.testing.assert_allclose(coef, expected, atol=2e-5 * np.abs(expected).max())
+    # As exact as scikit-learn is with the oldest SciPy.
+    np.testing.assert_allclose(coef, expected, atol=5e-5 * np.abs(expected).max())
     # Of samples that are left out too.
     mean = FAMILIES[name].mean(pilot.eta)
     known = model.predict(X)[:, None] if name == "poisson" else model.predict_proba(X)

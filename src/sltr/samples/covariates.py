@@ -226,8 +226,11 @@ def with_covariates(
     none = np.zeros(Z.shape[1])
     if Z.shape[1] == 0:
         return samples
-    centre = Z.mean(axis=0) if fit_intercept else none
-    spread = np.sqrt(((Z - centre) ** 2).mean(axis=0))
+    # Weighted: a subset with fewer samples than columns has a solution by these units.
+    share = np.asarray(to_numpy(samples.weight), float)
+    share = share / share.sum()
+    centre = share @ Z if fit_intercept else none
+    spread = np.sqrt(share @ (Z - centre) ** 2)
     size = np.abs(Z).max(axis=0)
     _check_columns(Z - centre, spread, size, encoding.names, fit_intercept)
     clean = as_array((Z - centre) / spread, samples.weight)
