@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -13,12 +14,14 @@ from problems import corner, draw
 from sklearn.base import clone, is_classifier
 from test_stored import check_products
 
+from sltr.estimators.base import SLTRBase
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.inference import permutation_test
 from sltr.samples import dask as room
 from sltr.samples.budget import Budget
 from sltr.samples.samples import lazy_samples
+from sltr.tuning.policy import DEFAULT
 
 pytestmark = pytest.mark.usefixtures("samples_stay")
 
@@ -216,7 +219,7 @@ def kill_once(client, ready):
 
     def work():
         pids = client.run(os.getpid)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             pid = ready(set(pids.values()))
             if pid:
@@ -349,11 +352,13 @@ def test_a_worker_killed_while_tuning_changes_nothing(
 def test_a_worker_killed_during_a_refit_changes_nothing(
     rng, client, tmp_path, monkeypatch, samples_stay
 ):
+    monkeypatch.setattr(SLTRBase, "_policy", replace(DEFAULT, held_share=10**9))
     X, y = drawn(rng)
     array = da.from_array(X, chunks=(10, 3, 5, 4))
     model = SLTRRegressorCV(refine=("cp", "sparse"), memory_limit="1GB", **SMALL_GRID)
     undisturbed = clone(model).fit(array, y)
-    monkeypatch.setattr("sltr.refine.factors._projected", slow_projection(tmp_path))
+    name = "sltr.refine.stored_sweeps.moments_of_block"
+    monkeypatch.setattr(name, slow_moments(tmp_path))
 
     def busy(pids):
         return next(
@@ -370,13 +375,13 @@ def test_a_worker_killed_during_a_refit_changes_nothing(
     assert np.std(apart) < 0.02 * y.std()
 
 
-def slow_projection(folder):
-    from sltr.refine.factors import _projected
+def slow_moments(folder):
+    from sltr.refine.stored_sweeps import moments_of_block
 
     def slow(*block):
         (folder / f"busy-{os.getpid()}").write_text(str(os.getpid()))
         time.sleep(0.05)
-        return _projected(*block)
+        return moments_of_block(*block)
 
     return slow
 

@@ -169,6 +169,11 @@ class CP:
         """What is solved for in turn: the factors."""
         return self.factors
 
+    @property
+    def n_seen(self) -> int:
+        """How many numbers of each sample the largest design of an item has."""
+        return self.rank * max(factor.shape[1] for factor in self.factors)
+
     def arrays(self) -> list[Array]:
         """Return all arrays, in the order of `of_arrays`."""
         return [*self.factors, self.sizes, *(self.scales or [])]
@@ -332,6 +337,20 @@ class Tucker:
     def blocks(self) -> list[Array]:
         """What is solved for in turn: the factors, then the core."""
         return [*self.factors, self.core]
+
+    @property
+    def n_seen(self) -> int:
+        """How many numbers of each sample the largest design of an item has."""
+        return Tucker.seen(tuple(f.shape[1] for f in self.factors), self.rank)
+
+    @staticmethod
+    def seen(shape: Shape, ranks: Shape) -> int:
+        """Return how many numbers of each sample the largest design may have.
+
+        The last factor and the core have one projection, through all other factors.
+        """
+        pairs = zip(shape, ranks, strict=True)
+        return max(p * max(r, prod(ranks) // r) for p, r in pairs)
 
     def arrays(self) -> list[Array]:
         """Return all arrays, in the order of `of_arrays`."""
@@ -551,6 +570,7 @@ class Unfoldings:
 
     matrices: list[Array]  # (P / p_m, p_m · n)
     order: tuple[int, ...]  # in which modes are visited
+    batch_entries: int | None = None  # how many numbers designs may have
 
     @staticmethod
     def of(X: Array, weight: Array) -> Unfoldings:
@@ -574,33 +594,25 @@ class Unfoldings:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredUnfoldings:
-    """Unfoldings of samples that stay where they are: each product is one pass."""
+class SlicedUnfoldings:
+    """The same products where memory is short: no unfolding is made as a whole."""
 
-    design: Any  # a Design
-    shape: Shape
+    X: np.ndarray  # (n, p1, …, pM)
     order: tuple[int, ...]  # in which modes are visited
+    batch_entries: int | None  # how many numbers designs may have
 
-    def project(self, rows: Array, mode: int) -> Array:
+    def project(self, rows: np.ndarray, mode: int) -> np.ndarray:
         """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
-        n_samples = self.design.shape[0]
-        found = np.empty((len(rows), self.shape[mode], n_samples), rows.dtype)
-        first = 0
-        for part in self.design.map_rows(_projected, [], [rows, self.shape, mode]):
-            found[:, :, first : first + part.shape[2]] = part
-            first += part.shape[2]
+        n_samples, size = len(self.X), self.X.shape[mode + 1]
+        found = np.empty((len(rows), size, n_samples), rows.dtype)
+        for i in range(size):
+            part = np.take(self.X, i, axis=mode + 1).reshape(n_samples, -1)
+            found[:, i, :] = rows @ part.T
         return found.reshape(len(rows), -1)
 
-    def spread(self, residual: Array) -> Array:
+    def spread(self, residual: np.ndarray) -> np.ndarray:
         """Return combinations (B, P) of the samples, with shares (B, n)."""
-        return self.design.combine(residual)
-
-
-def _projected(X: Array, rows: Array, shape: Shape, mode: int) -> Array:
-    """Return rows (k, P / p_m) times an unfolding of a block, (k, p_m, R)."""
-    tensors = np.moveaxis(X.reshape(-1, *shape), mode + 1, 0)  # (p_m, R, …)
-    columns = tensors.reshape(-1, rows.shape[1])
-    return (rows @ columns.T).reshape(len(rows), shape[mode], -1)
+        return residual @ self.X.reshape(len(self.X), -1)
 
 
 class _HasStructure(Protocol):
@@ -612,7 +624,7 @@ State = TypeVar("State", bound=_HasStructure)
 
 
 def sweep(
-    samples: Unfoldings | StoredUnfoldings,
+    samples: Unfoldings | SlicedUnfoldings,
     n_samples: int,
     states: Sequence[State],
     solves: Sequence[Callable[[State, int, Array], State]],
@@ -621,8 +633,7 @@ def sweep(
 
     States are of any rank and form; `solve(state, index, design)` returns the state
     with another block `index`. A design is (B, d, n) for a block of d unknowns. Samples
-    are asked once for each mode, with the rows of all states, so that those which stay
-    in a file are read once for all of them.
+    are asked once for each mode, with the rows of all states.
     """
     xp = array_namespace(*states[0].structure.blocks)
 

@@ -36,6 +36,7 @@ def lasso(
     tol: float = TOLERANCE,
     max_steps: int = MAX_STEPS,
     large: int = LARGE,
+    length: Array | None = None,
     unconverged: Callable[[float], object] | None = None,
 ) -> Array:
     """Return Lasso estimates of all items and thresholds, shape (B, k, P).
@@ -58,6 +59,9 @@ def lasso(
         Steps after which an item ends with whatever gap it has.
     large : int
         More entries than this are fitted on working sets.
+    length : array of shape (B,), optional
+        How long steps may be, where X is only some of the columns: then they are taken
+        as if it were all. Found by products with X unless given.
     unconverged : callable, optional
         Called with the largest gap of those that ended too early, if any did.
     """
@@ -76,7 +80,8 @@ def lasso(
         rows = _by_working_sets(repeated, thresholds, enough, max_steps)
     else:
         index = as_array(items, X, dtype=xp.int64)
-        length = xp.take(loss.safe_length(cross), index, axis=0)
+        length = loss.safe_length(cross) if length is None else length
+        length = xp.take(length, index, axis=0)
         state = _State.start(repeated, thresholds, length, enough)
         rows = _stepped(state, max_steps)
     found = xp.stack(rows, axis=0)
@@ -185,6 +190,26 @@ class _Loss:
             vector = image
         bound = POWER_MARGIN * size
         return 1.0 / xp.where(bound > 0, bound, 1.0)
+
+
+def length_by_gram(gram: Array, subsets: Subsets) -> Array:
+    """Return the steps' length (B,) as products with X would find it, by X·Xᵀ alone.
+
+    Directions are Aᵀ times vectors over the samples, (B, n), which stand for them. Of X
+    less any row the Gram matrix will do.
+    """
+    xp = array_namespace(gram)
+    weight = xp.astype(subsets.weight, gram.dtype)
+    vector = weight * xp.astype(subsets.target, gram.dtype)
+    size = xp.ones_like(vector[:, 0])
+    for _ in range(POWER_STEPS):
+        fitted = vector @ gram
+        norm = xp.sqrt(clip(xp.linalg.vecdot(vector, fitted), 0.0, None))[:, None]
+        fitted = subsets.centred(fitted / xp.where(norm > 0, norm, 1.0))
+        vector = weight * fitted
+        size = xp.linalg.vecdot(fitted, vector)
+    bound = POWER_MARGIN * xp.astype(size, subsets.weight.dtype)
+    return 1.0 / xp.where(bound > 0, bound, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

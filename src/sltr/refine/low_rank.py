@@ -26,16 +26,15 @@ from sltr.arrays import (
 from sltr.core.tensor import flatten, own_mode_product, unfold
 from sltr.refine.factors import (
     CP,
-    StoredUnfoldings,
     Structure,
     Tucker,
-    Unfoldings,
     joined,
     parted,
     sweep,
     take,
 )
 from sltr.refine.subsets import Subsets
+from sltr.samples.budget import row_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Sweeps:
     Samples of weight zero take no part, but get fitted values.
     """
 
-    samples: Unfoldings | StoredUnfoldings
+    samples: Any  # Unfoldings, sliced ones, or a design that stays where it is
     subsets: Subsets
     variance: Array  # (B,), `feature_variance` of the subsets
     # Descending, relative to the features' mean energy: a strong one, whose objective
@@ -151,6 +150,30 @@ class Sweeps:
             subsets = subsets.take(list(range(n_items)) * len(ridges))
         xp = array_namespace(self.variance)
         penalty = xp.concat([ridge * self._penalty for ridge in ridges], axis=0)
+        if self.samples.batch_entries is None:
+            return self._batch_swept(structures, subsets, penalty, n_sweeps)
+        found = []  # memory is bounded: so many items at a time
+        for structure in structures:
+            size = self.samples.batch_entries // (structure.n_seen * n_samples)
+            parts = []
+            for rows in row_ranges(penalty.shape[0], size):
+                items = list(range(rows.start, rows.stop))
+                some = take(structure, xp.asarray(items))
+                part = (subsets.take(items), penalty[rows])
+                parts += self._batch_swept([some], *part, n_sweeps)
+            fitted = xp.concat([values for _, values in parts], axis=0)
+            found.append((joined([one for one, _ in parts]), fitted))
+        return found
+
+    def _batch_swept(
+        self,
+        structures: Sequence[Structure],
+        subsets: Subsets,
+        penalty: Array,
+        n_sweeps: int,
+    ) -> list[tuple[Structure, Array]]:
+        """Do so for all items of some subsets at once."""
+        n_samples = subsets.y.shape[1]
         solve = partial(solve_ridge_block, subsets, penalty)
         points, solves = [Point(one) for one in structures], [solve] * len(structures)
         for n_left in reversed(range(n_sweeps)):

@@ -30,7 +30,8 @@ from sltr.samples.budget import row_ranges
 from sltr.samples.samples import BLOCK_ENTRIES, is_lazy
 
 FLOOR = 0.01  # δ
-MAX_ITER = 50
+# Iterations of a step at most; each is a pass where samples stay where they are.
+MAX_ITER, MAX_PASSES = 50, 5
 
 
 def reweighted(
@@ -52,10 +53,11 @@ def reweighted(
     the B items once for every response. `facts` are found unless given.
     """
     problem = _Problem.of(X, subsets, tuple(start.shape[1:]), shape_out, facts)
-    coef, settled = start, False
+    coef, image, settled = start, None, False
     for step in range(1, max(steps) + 1):
         if not settled:
-            last, coef = coef, problem.solved(_Metric.of(coef), coef, tol)
+            last = coef
+            coef, image = problem.solved(_Metric.of(coef), coef, image, tol)
             settled = coef is last  # the next step would be this one again
         if step in steps:
             yield step, coef
@@ -131,9 +133,15 @@ class _Problem:
             covariances,
         )
 
-    def solved(self, metric: _Metric, coef: Array, tol: float) -> Array:
-        """Return the estimates in a metric: the last ones, if these will do."""
-        xp = array_namespace(coef)
+    def solved(
+        self, metric: _Metric, coef: Array, image: Array | None, tol: float
+    ) -> tuple[Array, Array | None]:
+        """Return the estimates in a metric: the last ones, if these will do.
+
+        `image` is AᵀA times the last ones, if it is known; that of the estimates comes
+        along where samples would have to be read for it.
+        """
+        xp, lazy = array_namespace(coef), is_lazy(self.X)
         penalty = self._penalty(metric)[:, None, None]
 
         def tensors(v: Array) -> Array:
@@ -146,16 +154,25 @@ class _Problem:
         # Without a right-hand side there is nothing to start from either.
         some = xp.any(rhs != 0, axis=(1, 2), keepdims=True)
         start = flatten(_along_all_modes(coef, metric.inverses))[:, :, None]
-        found, _, n_iter = conjugate_gradients(
+        start = xp.where(some, start, 0.0)
+        known = None
+        if image is not None:
+            known = xp.where(some, columns(image) + penalty * start, 0.0)
+        found, seen, _, n_iter = conjugate_gradients(
             lambda v: columns(self._normal(tensors(v))) + penalty * v,
             rhs,
-            start=xp.where(some, start, 0.0),
+            start=start,
+            start_image=known,
             tol=tol,
-            max_iter=MAX_ITER,
-            # Samples that stay where they are would be read once more for it.
-            verify=not is_lazy(self.X),
+            max_iter=MAX_PASSES if lazy else MAX_ITER,
+            verify=not lazy,
         )
-        return tensors(found) if n_iter or not bool(xp.all(some)) else coef
+        if n_iter == 0 and bool(xp.all(some)):
+            return coef, image
+        if lazy:
+            rest = xp.reshape(seen - penalty * found, coef.shape)
+            image = _along_all_modes(rest, metric.inverses)
+        return tensors(found), image
 
     def _penalty(self, metric: _Metric) -> Array:
         """Return the mean eigenvalue of A(Σ_1 ⊗ … ⊗ Σ_M)Aᵀ for each item, (B,).
@@ -236,7 +253,7 @@ def facts_of(
             _sums_of_block, _merged_sums, rowwise, [shape]
         )
         n_removed = len(both[0])
-        removed = products[:n_removed].reshape(*share.shape[:2], -1)
+        removed = products[:n_removed].reshape(*share.shape[:2], X.shape[1])
         cross = products[n_removed:]
         variance = mean_variance(squares, removed, subsets)
     covariances = [

@@ -82,25 +82,38 @@ class Subsets:
         """
         xp = array_namespace(design)
         n_columns, n_samples = design.shape[1:]
-        # Samples that are all equal have neither variance nor a penalty.
-        shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None]
-        size = min(n_samples, n_columns)
-        shift = shift * xp.eye(size, dtype=design.dtype, device=device(design))
         if n_columns > n_samples:
-            return self._dual_ridge(design, shift, scale)
+            return self._dual_ridge(design, _shift(penalty, n_samples), scale)
         # Centring changes the normal equations by few ranks: no centred copy is made.
         weighted = design * self.weight[:, None, :]
         normal = weighted @ xp.matrix_transpose(design)
-        rhs = weighted @ self.target[:, :, None]
-        centring = self.centring
+        cross = weighted @ self.target[:, :, None]
+        removed = design @ xp.matrix_transpose(self.centring.share)
+        return self.ridge_of_moments(normal, cross, removed, penalty, scale)
+
+    def ridge_of_moments(
+        self,
+        normal: Array,
+        cross: Array,
+        removed: Array,
+        penalty: Array,
+        scale: Array | None = None,
+    ) -> Array:
+        """Do what `ridge` does, given a design's weighted products.
+
+        With itself, (B, d, d), with the responses, (B, d, 1); and its regression on
+        the basis of centring, (B, d, b).
+        """
+        xp, centring = array_namespace(normal), self.centring
+        shift = _shift(penalty, normal.shape[1])
         if centring.basis.shape[1]:
-            coef = design @ xp.matrix_transpose(centring.share)  # (B, d, b)
-            normal = normal - coef @ centring.moments @ xp.matrix_transpose(coef)
+            back = xp.matrix_transpose(removed)
+            normal = normal - removed @ centring.moments @ back
         if scale is None:
-            return xp.linalg.solve(normal + shift, rhs)[:, :, 0]
+            return xp.linalg.solve(normal + shift, cross)[:, :, 0]
         column = scale[:, :, None]
         normal = column * normal * scale[:, None, :]
-        return (column * xp.linalg.solve(normal + shift, column * rhs))[:, :, 0]
+        return (column * xp.linalg.solve(normal + shift, column * cross))[:, :, 0]
 
     def _dual_ridge(self, design: Array, shift: Array, scale: Array | None) -> Array:
         xp = array_namespace(design)
@@ -118,6 +131,14 @@ class Subsets:
     def fitted(self, design: Array, coef: Array) -> Array:
         """Return centred fitted values (B, n) of coefficients (B, d)."""
         return self.centred((coef[:, None, :] @ design)[:, 0, :])
+
+
+def _shift(penalty: Array, size: int) -> Array:
+    """Return penalties (B,) as diagonal matrices (B, size, size)."""
+    xp = array_namespace(penalty)
+    # Samples that are all equal have neither variance nor a penalty.
+    shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None]
+    return shift * xp.eye(size, dtype=penalty.dtype, device=device(penalty))
 
 
 def feature_variance(X: Array, subsets: Subsets) -> Array:

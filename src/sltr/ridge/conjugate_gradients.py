@@ -28,15 +28,17 @@ def conjugate_gradients(
     precondition: Callable[[Array], Array] | None = None,
     *,
     start: Array | None = None,
+    start_image: Array | None = None,
     tol: float,
     max_iter: int,
     verify: bool = True,
-) -> tuple[Array, float, int]:
+) -> tuple[Array, Array, float, int]:
     """Solve a batch of positive definite systems along axis −2, from zero or a start.
 
-    Returns the solutions, the largest true residual relative to the right-hand
-    side, and the number of iterations. Unless to `verify`, few iterations are made,
-    and their recursive residual is believed.
+    Returns the solutions and their images, the largest true residual relative to the
+    right-hand side, and the number of iterations. Unless to `verify`, few iterations
+    are made, and their recursive residual is believed. The image of the start is found
+    unless given.
     """
     xp = array_namespace(rhs)
     target = reachable(tol, rhs)
@@ -48,7 +50,8 @@ def conjugate_gradients(
 
     x, residual, n_iter = 0.0 * rhs, rhs, 0
     if start is not None:
-        x, residual = start, rhs - apply(start)
+        start_image = apply(start) if start_image is None else start_image
+        x, residual = start, rhs - start_image
     reached = relative(residual)
     for _ in range(RESTARTS):
         direction, last = 0.0 * rhs, 1.0 + 0.0 * norm
@@ -73,7 +76,7 @@ def conjugate_gradients(
         worst, last_worst = float(xp.max(reached)), float(xp.max(before))
         if worst <= target or n_iter >= max_iter or worst > 0.5 * last_worst:
             break
-    return x, float(xp.max(reached)), n_iter
+    return x, rhs - residual, float(xp.max(reached)), n_iter
 
 
 def _ratio(a: Array, b: Array) -> Array:
@@ -129,7 +132,7 @@ class CGRidge:
             return centring.gather(xp.matrix_transpose(products)) + penalty * v
 
         precondition = self._preconditioner(centring, penalty)
-        solution, residual, n_iter = conjugate_gradients(
+        solution, _, residual, n_iter = conjugate_gradients(
             apply, rhs, precondition, tol=self.tol, max_iter=self.max_iter
         )
         if residual > reachable(self.tol, rhs) and self.unconverged is not None:

@@ -269,13 +269,21 @@ class Stored:
         function: Callable,
         rowwise: Sequence[np.ndarray],
         constants: Sequence = (),
+        *,
+        less: np.ndarray | float = 0.0,
+        dtype: np.dtype | None = None,
     ) -> Iterator[Any]:
-        """Yield function(block of whole samples, *their rowwise, *constants)."""
-        columns = boxes(self._axes, self._axes)[0]
-        blocks = self._row_blocks(self._entries // prod(self._axes))
+        """Yield function(block of whole samples, *their rowwise, *constants).
+
+        The samples are `less` a row (P,), as another dtype.
+        """
+        dtype = self.dtype if dtype is None else dtype
+        height = self._height(dtype)
+        parts = boxes(self._axes, self._box(self._entries // height))
+        blocks = self._row_blocks(height)
         for rows in self._tracked(blocks):
-            parts = [values[rows.kept] for values in rowwise]
-            yield function(self._read(rows, columns), *parts, *constants)
+            block = self._whole(rows, parts, less, dtype)
+            yield function(block, *(v[rows.kept] for v in rowwise), *constants)
 
     def reduce_rows(
         self,
@@ -283,9 +291,32 @@ class Stored:
         merge: Callable,
         rowwise: Sequence[np.ndarray],
         constants: Sequence = (),
+        *,
+        less: np.ndarray | float = 0.0,
+        dtype: np.dtype | None = None,
     ) -> Any:
         """Return function(block, *rowwise, *constants), merged two by two."""
-        return reduce(merge, self.map_rows(function, rowwise, constants))
+        found = self.map_rows(function, rowwise, constants, less=less, dtype=dtype)
+        return reduce(merge, found)
+
+    def _height(self, dtype: np.dtype) -> int:
+        """Return how many whole samples a block has: those of a chunk, if they fit."""
+        most = 2 * self.budget.block_entries(dtype) // prod(self._axes)
+        own = self._entries // prod(self._axes)
+        return max(1, self._chunks[0] if own < self._chunks[0] <= most else own)
+
+    def _whole(
+        self, rows: _Rows, parts: Sequence[Box], less: Any, dtype: np.dtype
+    ) -> np.ndarray:
+        """Return whole samples, read box by box."""
+        shift = np.broadcast_to(less, (prod(self._axes),)).reshape(self._axes)
+        n_rows = rows.kept.stop - rows.kept.start
+        block = np.empty((n_rows, *self._axes), dtype)
+        for box in parts:
+            inside = block[(slice(None), *box)]
+            part = self._read(rows, box).reshape(inside.shape)
+            np.subtract(part, shift[box], out=inside, casting="same_kind")
+        return block.reshape(n_rows, -1)
 
     def block(self, rows: slice, box: Box) -> np.ndarray:
         """Return a box of the entries of some samples, as a matrix."""

@@ -20,8 +20,8 @@ from sltr.core.estimate import (
 )
 from sltr.core.tensor import flatten, unfold
 from sltr.refine.factors import Unfoldings
-from sltr.refine.lasso import lasso, refit_on_support
-from sltr.refine.low_rank import CPStep, Sweeps, TuckerStep
+from sltr.refine.lasso import LARGE, lasso, refit_on_support
+from sltr.refine.low_rank import CPStep, Sweeps, Swept, TuckerStep
 from sltr.refine.reweight import Facts, reweighted
 from sltr.refine.shared import SharedSweeps
 from sltr.refine.subsets import Subsets, feature_variance
@@ -180,13 +180,16 @@ def lasso_fits(
     unconverged: Callable[[float], object] | None = None,
     *,
     variance: Array | None = None,
+    length: Array | None = None,
+    large: int = LARGE,
 ) -> Iterator[tuple[Candidate, Array]]:
     """Fit the Lasso for all thresholds; yields coefficients (S, K, P).
 
     Each also refitted by ridge on its support. A threshold is relative to the largest
     that leaves an entry, or in the coefficients' units, as if features were
     uncorrelated. `epsilon` only names the candidates. `unconverged` as in `lasso`. The
-    entries' mean `variance` is given where the samples are only some of their columns.
+    entries' mean `variance` is given where the samples are only some of their columns,
+    and so are `length` and `large`, those of `lasso`.
     """
     xp = array_namespace(task.Y)
     samples = task.samples
@@ -199,7 +202,12 @@ def lasso_fits(
         unit = variance * xp.sum(items.weight, axis=1)
     fractions = as_array(list(thresholds), samples.X)
     solutions = lasso(
-        samples.flat, items, unit[:, None] * fractions, unconverged=unconverged
+        samples.flat,
+        items,
+        unit[:, None] * fractions,
+        large=large,
+        length=length,
+        unconverged=unconverged,
     )
     scales = to_python(variance)
     for i, threshold in enumerate(thresholds):
@@ -337,10 +345,9 @@ def refit_coefs(
         if low_rank:
             ridges = [c.ridge for c in low_rank if c.ridge is not None]
             start = low_rank_start(task, training, estimates, steps, ridges)
-            for candidate, coef in _given_low_rank(start, low_rank):
-                rows = as_rows(
-                    xp.reshape(coef, estimates.shape), task.samples.shape, task.shared
-                )
+            for candidate, swept in given_low_rank(start, low_rank):
+                coef = xp.reshape(swept.coef(), estimates.shape)
+                rows = as_rows(coef, task.samples.shape, task.shared)
                 coefs[candidate] = xp.reshape(
                     rows, (*rows.shape[:2], *task.samples.shape)
                 )
@@ -369,10 +376,10 @@ def _given_lasso(
     }
 
 
-def _given_low_rank(
+def given_low_rank(
     start: LowRankStart, candidates: Sequence[Candidate]
-) -> Iterator[tuple[Candidate, Array]]:
-    """Yield given low-rank refits (S·K, p1, …, pM).
+) -> Iterator[tuple[Candidate, Swept]]:
+    """Yield given low-rank refits of S·K items.
 
     CP ranks are passed through as in a search; Tucker goes to its ranks directly.
     """
@@ -383,14 +390,14 @@ def _given_low_rank(
     for step in map(TuckerStep.with_lower_ridges, steps):
         for swept in step.swept:
             if (step.rank, swept.ridge) in tucker:
-                yield tucker[step.rank, swept.ridge], swept.coef()
+                yield tucker[step.rank, swept.ridge], swept
     largest = max((int(rank) for rank, _ in cp if isinstance(rank, int)), default=0)
     step = start.first_step("cp", largest) if cp else None
     while step is not None:
         step = step.with_lower_ridges()
         for swept in step.swept:
             if (step.rank, swept.ridge) in cp:
-                yield cp[step.rank, swept.ridge], swept.coef()
+                yield cp[step.rank, swept.ridge], swept
         step = step.next_rank()
 
 

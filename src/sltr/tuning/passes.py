@@ -1,8 +1,10 @@
 """Refits of samples that stay in a file or on a cluster, by few passes over them.
 
-Apart from `fits`, which has the samples at hand. Here every product with X is a pass,
-so all subsets, kinds, ranks and ridges share it: ranks do not wait for each other but
-start from the estimates at once, and the fit to all samples goes along with the folds.
+Apart from `fits`, which has the samples at hand. Samples that fit into memory in the
+precision of refits are read once for all of them: then refits are those in memory. Else
+every product with X is a pass, so all subsets, kinds, ranks and ridges share it: ranks
+do not wait for each other but start from the estimates at once, and the fit to all
+samples goes along with the folds.
 """
 
 from __future__ import annotations
@@ -18,17 +20,29 @@ import numpy as np
 from sltr.arrays import Array, array_namespace
 from sltr.refine.factors import (
     CP,
-    StoredUnfoldings,
+    SlicedUnfoldings,
     Structure,
     Tucker,
     ordered_modes,
     take,
 )
+from sltr.refine.lasso import LARGE, length_by_gram
 from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
 from sltr.refine.reweight import Facts, facts_of
+from sltr.refine.stored_sweeps import StoredSweeps
+from sltr.ridge.gram import GramRidge
+from sltr.samples.budget import Budget
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.fits import items_of, lasso_fits, reweighted_fits, start_estimates
+from sltr.tuning.fits import (
+    LowRankStart,
+    given_low_rank,
+    items_of,
+    lasso_fits,
+    reweighted_fits,
+    start_estimates,
+)
+from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import Answer
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
@@ -36,8 +50,10 @@ from sltr.tuning.task import Task, ridge_pilots
 # Arrays of the size of a coefficient that reweighting holds for each subset and
 # response: the facts, conjugate gradients, and the steps that are kept.
 ARRAYS_OF_AN_ITEM = 16
-# Rounds in which columns join the Lasso, and how many there are at first for each
-# sample.
+# What low-rank refits start from: estimates, and these reweighted.
+STARTS = 2
+# Rounds in which columns join the Lasso, two passes for each but the last, and how
+# many there are at first for each sample.
 LASSO_ROUNDS, COLUMNS_PER_SAMPLE = 3, 4
 # A column that the Lasso does not have may exceed its threshold by this much.
 KKT_SLACK = 0.02
@@ -47,13 +63,12 @@ def lacking_room(X: Any, n_items: int, policy: Policy) -> int | None:
     """Return the memory limit that refits of stored samples need, if theirs is lower.
 
     Items are the subsets times the responses. Each takes arrays of a coefficient's
-    size, and what a sweep over one column of an unfolding sees.
+    size, and the normal equations of a factor with one column.
     """
     if not is_lazy(X):
         return None
-    n_samples, n_entries = X.shape
-    state = 4 * ARRAYS_OF_AN_ITEM * n_items * n_entries
-    seen = 4 * n_items * max(X.sample_shape) * n_samples
+    state = 4 * ARRAYS_OF_AN_ITEM * n_items * X.shape[1]
+    seen = 4 * n_items * STARTS * max(X.sample_shape) ** 2
     needed = max(2 * state, policy.sweep_share * seen)
     return needed if needed > X.budget.limit else None
 
@@ -62,19 +77,25 @@ def lacking_room(X: Any, n_items: int, policy: Policy) -> int | None:
 class StoredRefits:
     """Refits on S subsets of samples that stay where they are, K responses each."""
 
-    task: Task  # its samples less a row, in the precision of refits
+    task: Task  # its samples less a row, in the precision of refits; perhaps in memory
     training: Array  # (S, n)
     removed: Array  # (S, b, P), the regression of these samples on the basis
     estimates: Array  # (S, K, p1, …, pM), that refits start from
     facts: Facts
+    budget: Budget  # of the samples
 
     @staticmethod
     def of(task: Task, training: Array, start: Candidate) -> StoredRefits:
         """Prepare refits from the estimates of one setting: two passes."""
         pilots = ridge_pilots(task, training, [start.epsilon])
         estimates = start_estimates(task, pilots.coef[:, 0, ...], start)
-        policy = task.policy.for_stored(len(task.samples.shape))
-        own = replace(task.for_refits(policy.precision), policy=policy)
+        own, shape = task.for_refits(task.policy.precision), task.samples.shape
+        X, budget = own.samples.X, task.samples.X.budget
+        if prod(X.shape) * X.dtype.itemsize <= budget.limit // task.policy.held_share:
+            held = np.concatenate(list(X.map_rows(np.asarray, []))).reshape(-1, *shape)
+            own = replace(own, samples=replace(own.samples, X=held))
+        else:
+            own = replace(own, policy=task.policy.for_stored(len(shape)))
         facts = facts_of(own.samples.flat, items_of(own, training), task.samples.shape)
         return StoredRefits(
             own,
@@ -82,6 +103,7 @@ class StoredRefits:
             pilots.removed_for(own),
             estimates.astype(own.Y.dtype, copy=False),
             facts,
+            budget,
         )
 
     @cached_property
@@ -89,11 +111,45 @@ class StoredRefits:
         """The order in which sweeps visit the modes."""
         return ordered_modes(self.task.samples.shape, self.facts.covariances)
 
+    @property
+    def held(self) -> bool:
+        """Whether the samples were read into memory."""
+        return not is_lazy(self.task.samples.X)
+
+    def passes_left(self, folds: Folds) -> float:
+        """Return how many passes may be made for what is not a must.
+
+        The last step and the final fit make some more.
+        """
+        policy = self.task.policy
+        last = fold_batches(self.task, folds, 1 + len(policy.last_radii))
+        return policy.most_passes - self.budget.read[0] - 2 * len(last) - 1
+
     def reweighted(self, more: Sequence[int] = ()) -> dict[int, Array]:
         """Return coefficients (S, K, p1, …, pM) by the number of steps."""
         return reweighted_fits(
             self.task, self.training, self.estimates, more, facts=self.facts
         )
+
+    def low_rank_start(
+        self, seeds: Sequence[Array], subsets: slice, more_ridges: Sequence[float] = ()
+    ) -> LowRankStart:
+        """Prepare low-rank refits of samples in memory, on some of the subsets."""
+        policy, shape, k = (
+            self.task.policy,
+            self.task.samples.shape,
+            self.task.Y.shape[1],
+        )
+        room = self.budget.limit // (policy.sweep_share * self.task.Y.dtype.itemsize)
+        problem = Sweeps(
+            SlicedUnfoldings(self.task.samples.X, self.order, room),
+            items_of(self.task, self.training[subsets, ...]),
+            self.facts.variance[subsets.start * k : subsets.stop * k],
+            tuple(dict.fromkeys([*policy.ridges, *more_ridges])),
+            policy.sweeps,
+            policy.starting_sweeps,
+        )
+        return LowRankStart(problem, [s[subsets].reshape(-1, *shape) for s in seeds])
 
     def low_rank(
         self,
@@ -111,13 +167,15 @@ class StoredRefits:
         if not forms:
             return []
         policy, shape = self.task.policy, self.task.samples.shape
-        problem = Sweeps(
-            StoredUnfoldings(self.task.samples.flat, shape, self.order),
+        problem = StoredSweeps(
+            self.task.samples.flat,
             items_of(self.task, self.training),
             self.facts.variance,
             tuple(dict.fromkeys([*policy.ridges, *ridges])),
             policy.sweeps,
             policy.starting_sweeps,
+            shape,
+            self.order,
         )
         flat = [seed.reshape(-1, *shape) for seed in seeds]
         starts = [
@@ -156,8 +214,17 @@ class StoredRefits:
         Columns that correlate most with the responses are read; those left out are
         checked against the optimality conditions, and join where they fail.
         """
+        if self.held:
+            flat = self.task.samples.flat
+            columns = Columns(np.arange(flat.shape[1]), flat)
         columns = self._first_columns() if columns is None else columns
         ridges = self.task.policy.support_ridges if ridges is None else ridges
+        # Steps are those that the Lasso on all columns takes.
+        n_entries, length = self.facts.cross.shape[1], None
+        large = LARGE if n_entries <= LARGE else 0
+        if n_entries <= LARGE and isinstance(self.task.system, GramRidge):
+            items = items_of(self.task, self.training)
+            length = length_by_gram(self.task.system.gram, items)
         fits: dict[Candidate, Array] = {}
         gaps: list[float] = []
         for last in range(1, LASSO_ROUNDS + 1):
@@ -172,6 +239,8 @@ class StoredRefits:
                     (None, *(r for r in ridges if r is not None)),
                     gaps.append,
                     variance=self.facts.variance,
+                    length=length,
+                    large=large,
                 )
             )
             if last == LASSO_ROUNDS:
@@ -268,24 +337,6 @@ class Ranked:
     rank: Any
     swept: tuple[Swept, ...]
 
-    @property
-    def n_columns(self) -> int:
-        """How many columns of the samples' unfolding a sweep sees, for an item."""
-        return columns_seen(self.kind, self.rank)
-
-
-def columns_seen(kind: str, rank: Any) -> int:
-    """Return the most columns of an unfolding that a sweep of this form sees.
-
-    Examples
-    --------
-    >>> columns_seen("cp", 3), columns_seen("tucker", (2, 2, 3))
-    (3, 4)
-    """
-    if kind == "cp":
-        return int(rank)
-    return max(*rank, prod(rank[:-1]))
-
 
 Form = tuple[str, Any]  # a kind and a rank
 
@@ -312,27 +363,34 @@ def all_forms(
     ]
 
 
-def forms_with_room(
-    refits: StoredRefits, forms: Sequence[Form], n_seeds: int
-) -> list[Form]:
+def forms_with_room(refits: StoredRefits, forms: Sequence[Form]) -> list[Form]:
     """Return the first of these forms, as many as memory lets share their passes."""
-    room = columns_with_room(refits) // n_seeds
-    kept: list[Form] = []
-    for kind, rank in forms:
-        room -= columns_seen(kind, rank)
-        # Refits have room for one column.
-        if room < 0 and columns_seen(kind, rank) > 1:
+    room, kept = sweep_room(refits), list[Form]()
+    for form in forms:
+        room -= STARTS * seen_bytes(refits, form)
+        if room < 0 and kept:
             break
-        kept.append((kind, rank))
+        kept.append(form)
     return kept
 
 
-def columns_with_room(refits: StoredRefits) -> int:
-    """Return how many columns sweeps may see at once, for each item."""
-    X, policy = refits.task.samples.flat, refits.task.policy
-    n_items = refits.facts.variance.shape[0]
-    one = 4 * n_items * max(refits.task.samples.shape) * X.shape[0]
-    return X.budget.limit // (policy.sweep_share * one)
+def sweep_room(refits: StoredRefits) -> int:
+    """Return how many bytes normal equations may take."""
+    return refits.budget.limit // refits.task.policy.sweep_share
+
+
+def seen_bytes(refits: StoredRefits, form: Form) -> int:
+    """Return what the normal equations of all items take, at most."""
+    kind, rank = form
+    shape = refits.task.samples.shape
+    largest = max(shape) * rank if kind == "cp" else Tucker.seen(shape, rank)
+    return refits.task.Y.dtype.itemsize * len(refits.facts.variance) * largest**2
+
+
+def passes_of_ranks(refits: StoredRefits) -> int:
+    """Return how many passes low-rank refits of some forms take at most."""
+    n_blocks = refits.task.policy.sweeps * len(refits.task.samples.shape)
+    return 2 * (n_blocks + 1)  # under the first ridge and lower ones, and fitted values
 
 
 def _tucker_ranks(seed: Array, policy: Policy) -> list[tuple[int, ...]]:
@@ -367,6 +425,32 @@ def _structure_coefs(
     items = [s * n_responses + k for s in subsets for k in range(n_responses)]
     coef = take(structure, np.asarray(items)).coef()
     return coef.reshape(len(subsets), n_responses, *coef.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class HeldRanks:
+    """Low-rank refits of samples in memory: on the folds, and all samples if asked."""
+
+    folds: Mapping[Candidate, Structure]  # of F · K items
+    everyone: LowRankStart
+    n_responses: int
+
+    def answer(self, candidate: Candidate) -> Answer:
+        """Return what gives a candidate's coefficients on some subsets."""
+        return partial(self._coefs, candidate)
+
+    @cached_property
+    def _of_all(self) -> dict[Candidate, Structure]:
+        given = given_low_rank(self.everyone, list(self.folds))
+        return {candidate: swept.structure for candidate, swept in given}
+
+    def _coefs(self, candidate: Candidate, subsets: Sequence[int]) -> Array:
+        of_folds, k = self.folds[candidate], self.n_responses
+        n_folds, found = len(of_folds.factors[0]) // k, []
+        for s in subsets:
+            some = of_folds if s < n_folds else self._of_all[candidate]
+            found.append(_structure_coefs(some, k, [s % n_folds]))
+        return np.concatenate(found)
 
 
 def _column_coefs(
@@ -414,7 +498,14 @@ def given_refits(
     if low_rank:
         forms = list(dict.fromkeys((str(c.refine), c.rank) for c in low_rank))
         ridges = [c.ridge for c in low_rank if c.ridge is not None]
-        ranked = refits.low_rank(forms, seeds_of(refits, steps), ridges=ridges)
+        seeds = seeds_of(refits, steps)
+        ranked: list[Ranked] = []
+        if refits.held:
+            begun = refits.low_rank_start(seeds, slice(0, len(training)), ridges)
+            for c, swept in given_low_rank(begun, low_rank):
+                found[c] = refits.answer(swept.structure)(everyone)
+        else:
+            ranked = refits.low_rank(forms, seeds, ridges=ridges)
         for one in ranked:
             for swept in one.swept:
                 for c in low_rank:
@@ -435,5 +526,7 @@ def given_refits(
 def seeds_of(refits: StoredRefits, steps: Mapping[int, Array]) -> list[Array]:
     """Return what low-rank refits start from: the estimates, and these reweighted."""
     seeds = [refits.estimates]
-    seeds += [steps[step] for step in refits.task.policy.seed_steps if step in steps]
+    for coef in [steps[k] for k in refits.task.policy.seed_steps if k in steps]:
+        if (coef != seeds[-1]).any():
+            seeds.append(coef)
     return seeds[-1:] if len(refits.task.samples.shape) == 2 else seeds

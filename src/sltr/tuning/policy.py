@@ -86,18 +86,22 @@ class Policy:
     kept_entries: int = 40_000_000
 
     # Samples that are left in place: steps of reweighting, blocks of a structure that
-    # are solved for under a ridge (so many passes), and Tucker ranks tried.
+    # are solved for under a ridge (so many passes), and Tucker ranks tried. What is not
+    # a must is left out once it would make more passes than this.
     stored_steps: int = 4
     stored_blocks: int = 12
     stored_tucker_ranks: int = 8
+    most_passes: int = 60
     # Parts of the memory limit for samples that are left in place, as divisors: for
     # pilots, coefficients that wait for a pass, a chunk of solutions, solver states.
     pilot_share: int = 4
     waiting_share: int = 4
     chunk_share: int = 8
     state_share: int = 2
-    # For what sweeps see of the samples, and for columns of the Lasso.
-    sweep_share: int = 4
+    # For samples that are held in the precision of refits, for what sweeps see of
+    # them, and for columns of the Lasso.
+    held_share: int = 2
+    sweep_share: int = 8
     column_share: int = 8
 
     def __post_init__(self):

@@ -46,14 +46,18 @@ from sltr.tuning.held_out import (
     stored_rows,
 )
 from sltr.tuning.passes import (
+    LASSO_ROUNDS,
     Columns,
+    HeldRanks,
     Ranked,
     StoredRefits,
     all_forms,
-    columns_with_room,
     dense_answer,
     forms_with_room,
+    passes_of_ranks,
     seeds_of,
+    seen_bytes,
+    sweep_room,
 )
 from sltr.tuning.task import Pilots, Task, ridge_pilots, working_responses
 
@@ -348,8 +352,15 @@ def _with_stored_refits(held: HeldOut, task: Task, grid: Grid) -> HeldOut:
         steps = refits.reweighted() if len(task.samples.shape) > 1 else {}
         if "reweight" in kinds and steps:
             held = _with_stored_steps(held, refits, base, steps)
-        held = _with_stored_ranks(held, refits, base, low_rank, seeds_of(refits, steps))
-    while len(batches) > 1 and _smaller_is_worth_it(held, batches[0]):
+        with_ranks = _with_held_ranks if refits.held else _with_stored_ranks
+        if low_rank:
+            seeds = seeds_of(refits, steps)
+            held = with_ranks(held, refits, base, low_rank, seeds)
+    while (
+        len(batches) > 1
+        and (refits.held or refits.passes_left(folds) >= 2 * (LASSO_ROUNDS - 1))
+        and _smaller_is_worth_it(held, batches[0])
+    ):
         del batches[0]
         held, columns = _with_stored_lasso(held, refits, base, batches[0], columns)
     return held
@@ -364,13 +375,14 @@ def _with_stored_lasso(
 ) -> tuple[HeldOut, Columns]:
     """Return the table with the Lasso, and the columns that were read for it."""
     fits, columns = refits.lasso(thresholds, base.epsilon, columns)
+    own, folds = columns.task(refits.task), held.folds
+    each = slice(0, len(folds.rows))  # on all samples, which come last, they may differ
     distinct = {
         candidate: coefs
         for candidate, coefs in fits.items()
         if candidate.ridge is None
-        or bool((coefs != fits[replace(candidate, ridge=None)]).any())
+        or bool((coefs[each] != fits[replace(candidate, ridge=None)][each]).any())
     }
-    own, folds = columns.task(refits.task), held.folds
     removed = refits.removed[:, :, columns.chosen]
     rows = removed_rows(own, folds, removed, list(distinct.items()), _share_nonzero)
     answers = {c: refits.sparse_answer(v, columns) for c, v in distinct.items()}
@@ -401,6 +413,27 @@ def _with_stored_steps(
     return held.with_rows(found).with_answers(answers)
 
 
+def _with_held_ranks(
+    held: HeldOut,
+    refits: StoredRefits,
+    base: Candidate,
+    kinds: Sequence[str],
+    seeds: Sequence[Array],
+) -> HeldOut:
+    """Return the table with low-rank refits of samples that were read into memory."""
+    folds, task = held.folds, refits.task
+    n_folds = len(folds.rows)
+    baseline = min(held.losses.values(), key=folds.total, default=None)
+    start = refits.low_rank_start(seeds, slice(0, n_folds))
+    everyone = refits.low_rank_start(seeds, slice(n_folds, n_folds + 1))
+    for kind in kinds:
+        found = _low_rank_rows(task, folds, start, kind, base, baseline)
+        ranks = HeldRanks(found[1], everyone, task.Y.shape[1])
+        answers = {candidate: ranks.answer(candidate) for candidate in found[1]}
+        held = held.with_rows(found[0]).with_answers(answers)
+    return held
+
+
 def _with_stored_ranks(
     held: HeldOut,
     refits: StoredRefits,
@@ -411,7 +444,7 @@ def _with_stored_ranks(
     """Return the table with low-rank refits, all ranks of all kinds at once.
 
     Where memory does not hold them all, higher ranks follow in passes of their own, as
-    long as they are worth it.
+    long as they are worth it and passes are left.
     """
     folds, task = held.folds, refits.task
     n_items = len(folds.rows) * task.Y.shape[1]
@@ -422,7 +455,7 @@ def _with_stored_ranks(
 
     def promising(found: list[Ranked]) -> list[Ranked]:
         """Return those that are not clearly worse than others of their kind."""
-        room = columns_with_room(refits) // max(1, len(task.policy.ridges) - 1)
+        room = sweep_room(refits) // max(1, len(task.policy.ridges) - 1)
         losses = {id(one): loss(one) for one in (*ranked, *found)}
         kept: list[Ranked] = []
         for one in sorted(found, key=lambda one: folds.total(losses[id(one)])):
@@ -431,7 +464,7 @@ def _with_stored_ranks(
             worse = _is_better(
                 folds, best, losses[id(one)], errors=task.policy.worse_by
             )
-            room -= one.n_columns
+            room -= seen_bytes(refits, (one.kind, one.rank))
             if not worse and (room >= 0 or not kept):
                 kept.append(one)
         return kept
@@ -442,7 +475,9 @@ def _with_stored_ranks(
 
     baseline = min(held.losses.values(), key=folds.total, default=None)
     waiting = all_forms(refits, kinds, seeds)
-    while forms := forms_with_room(refits, waiting, len(seeds)):
+    n_passes = passes_of_ranks(refits)
+    while waiting and (not ranked or refits.passes_left(folds) >= n_passes):
+        forms = forms_with_room(refits, waiting)
         ranked += refits.low_rank(forms, seeds, keep=promising)
         rising = [kind for kind in kinds if tried(kind).rising]
         waiting = [form for form in waiting if form not in forms and form[0] in rising]

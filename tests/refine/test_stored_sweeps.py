@@ -1,0 +1,124 @@
+"""Sweeps whose samples stay where they are, or are sliced, are those in memory."""
+
+import numpy as np
+import pytest
+from problems import draw, outer_products
+
+from sltr.refine.factors import (
+    CP,
+    SlicedUnfoldings,
+    Tucker,
+    Unfoldings,
+)
+from sltr.refine.lasso import _Loss, length_by_gram
+from sltr.refine.low_rank import Sweeps
+from sltr.refine.reweight import reweighted
+from sltr.refine.stored_sweeps import StoredSweeps
+from sltr.refine.subsets import Subsets, feature_variance
+from sltr.samples.budget import Budget
+from sltr.samples.stored import Stored
+
+SHAPES = [(6, 5), (5, 4, 3), (4, 6, 5), (3, 2, 3, 2)]
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+every_centring = pytest.mark.parametrize("centred", ["no", "intercept", "covariates"])
+
+
+def problem(rng, shape, centred, n=60):
+    """Return samples, and subsets of two folds and all of them."""
+    X, y = draw(rng, outer_products(rng, shape, 2), n, noise=0.3, mean=0.5, offset=2.0)
+    weight = rng.uniform(0.5, 2.0, size=(3, n))
+    weight[0, :15], weight[1, 15:30] = 0.0, 0.0
+    Z = rng.normal(size=(n, 2)) if centred == "covariates" else None
+    return X, Subsets(np.stack([y] * 3), weight, centred != "no", Z)
+
+
+def stored(X, n_rows=7):
+    """Return samples in memory that are read in blocks, as a file would be."""
+    budget = Budget(8 * n_rows * X[0].size, block_share=1)
+    return Stored(X, X.shape[1:], X.dtype, budget)
+
+
+def starts(rng, shape):
+    """Return two starts for each item, of CP and of Tucker."""
+    seeds = rng.normal(size=(2, 3, *shape))
+    ranks = tuple(min(2, size) for size in shape)
+    cp = [CP.start(seed).grown(seed - CP.start(seed).coef()) for seed in seeds]
+    return [cp, [Tucker.truncated(seed, ranks) for seed in seeds]]
+
+
+@every_shape
+@every_centring
+def test_sweeps_by_passes_are_those_in_memory(rng, shape, centred):
+    X, subsets = problem(rng, shape, centred)
+    variance = feature_variance(X.reshape(len(X), -1), subsets)
+    settings = (subsets, variance, (0.3, 0.01), 4, 3)
+    whole = Unfoldings.of(X, np.ones(len(X)))
+    here, design = Sweeps(whole, *settings), stored(X)
+    there = StoredSweeps(design, *settings, shape, whole.order)
+    many = starts(rng, shape)
+    firsts = there.first_ridges(many)
+    lower = there.all_lower_ridges(firsts)
+    # A block of all structures is one pass, and so are fitted values.
+    assert design.budget.read[0] == pytest.approx(2 * (4 * len(shape) + 1))
+    for begun, first, others in zip(many, firsts, lower, strict=True):
+        expected = here.first_ridge(begun)
+        for one, other in zip(
+            [first, *others], [expected, *here.lower_ridges(expected)], strict=True
+        ):
+            assert one.ridge == other.ridge
+            np.testing.assert_allclose(one.coef(), other.coef(), atol=1e-8)
+            np.testing.assert_allclose(one.fitted, other.fitted, atol=1e-8)
+
+
+@every_shape
+@pytest.mark.parametrize("batch_entries", [None, 1, 3000])
+def test_sliced_unfoldings_have_the_same_products(rng, shape, batch_entries):
+    X, subsets = problem(rng, shape, "intercept")
+    whole = Unfoldings.of(X, np.ones(len(X)))
+    sliced = SlicedUnfoldings(X, whole.order, batch_entries)
+    for mode, size in enumerate(shape):
+        rows = rng.normal(size=(4, X[0].size // size))
+        np.testing.assert_allclose(
+            sliced.project(rows, mode), whole.project(rows, mode)
+        )
+    shares = rng.normal(size=(4, len(X)))
+    np.testing.assert_allclose(sliced.spread(shares), whole.spread(shares))
+    variance = feature_variance(X.reshape(len(X), -1), subsets)
+    settings = (subsets, variance, (0.3, 0.01), 4, 3)
+    for begun in starts(rng, shape):
+        one, other = (
+            Sweeps(samples, *settings).first_ridge(begun) for samples in (sliced, whole)
+        )
+        np.testing.assert_allclose(one.coef(), other.coef(), atol=1e-10)
+
+
+@every_shape
+@every_centring
+def test_reweighting_by_passes_is_that_in_memory(rng, shape, centred):
+    """The image of a step's start is known from the step before: no pass for it."""
+    X, subsets = problem(rng, shape, centred)
+    A = np.sqrt(subsets.weight)[:, :, None] * X.reshape(1, len(X), -1)
+    kernel = A @ np.swapaxes(A, 1, 2) + 10.0 * np.eye(len(X))
+    dual = np.linalg.solve(
+        kernel, np.sqrt(subsets.weight)[:, :, None] * subsets.target[:, :, None]
+    )
+    start = (np.swapaxes(A, 1, 2) @ dual).reshape(3, *shape)
+    design = stored(X)
+    options = {"steps": (1, 2, 3), "tol": 0.04}
+    here = dict(reweighted(X.reshape(len(X), -1), subsets, start, **options))
+    there = dict(reweighted(design, subsets, start, **options))
+    # The facts, the first start, and at most five iterations of a step.
+    assert design.budget.read[0] <= 2 + 3 * 5
+    for step, coef in here.items():
+        size = np.linalg.norm(coef)
+        assert np.linalg.norm(there[step] - coef) < 0.05 * size
+
+
+@every_centring
+def test_the_gram_matrix_knows_how_long_lasso_steps_may_be(rng, centred):
+    X, subsets = problem(rng, (5, 4, 3), centred)
+    flat = X.reshape(len(X), -1)
+    shifted = flat - (flat[3] if centred != "no" else 0.0)
+    expected = _Loss(flat, subsets).safe_length(subsets.cross(flat))
+    found = length_by_gram(shifted @ shifted.T, subsets)
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
