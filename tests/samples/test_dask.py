@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -373,6 +375,53 @@ def test_a_worker_killed_during_a_refit_changes_nothing(
     here = clone(model).fit(X, y)
     apart = X.reshape(len(X), -1) @ (here.coef_ - there.coef_).ravel()
     assert np.std(apart) < 0.02 * y.std()
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """Yield a client, and the process of its scheduler, which has one worker."""
+    file = tmp_path / "scheduler.json"
+    common = ["--scheduler-file", str(file), "--no-dashboard"]
+
+    def started(name, *options):
+        command = [sys.executable, "-m", f"distributed.cli.{name}", *common, *options]
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    scheduler = started("dask_scheduler", "--port", "0")
+    worker = started("dask_worker", "--nthreads", "1", "--no-nanny")
+    timeouts = {"distributed.comm.timeouts.connect": "5s"}
+    try:
+        with (
+            dask.config.set(timeouts),
+            distributed.Client(scheduler_file=str(file), timeout="60s") as client,
+        ):
+            client.wait_for_workers(1, timeout=60)
+            yield client, scheduler
+    finally:
+        for process in (worker, scheduler):
+            process.kill()
+            process.wait()
+
+
+def test_a_lost_scheduler_is_named_and_nothing_is_computed_here(rng, remote):
+    """Dask would go on in this process, whatever the size of the samples."""
+    client, scheduler = remote
+    address, told = client.scheduler.address, []
+
+    def kill_after_a_few(done, total):
+        told.append(done)
+        if len(told) == 6:
+            scheduler.kill()
+
+    X, y = drawn(rng)
+    array = da.from_array(X, chunks=(15, 6, 5, 4))
+    model = SLTRRegressorCV(**SMALL_GRID, progress=kill_after_a_few)
+    with pytest.raises(ConnectionError, match=f"scheduler at '{address}' was lost"):
+        model.fit(array, y)
+    assert len(told) >= 6
+    assert not hasattr(model, "coef_")
 
 
 def slow_moments(folder):

@@ -42,13 +42,17 @@ class StoredSweeps(Sweeps):
                     structures, runs, self.n_starting_sweeps
                 )
             ]
-        return [Swept(ridge, *one) for one in self._swept(structures, [ridge], n_sweeps)]
+        return [
+            Swept(ridge, *one) for one in self._swept(structures, [ridge], n_sweeps)
+        ]
 
     def _least(self, structure: Structure, loss: np.ndarray) -> np.ndarray:
         """Return the index of each item's start of the least objective, (B,)."""
         coef = flatten(structure.coef())
         squares = np.einsum("bp,bp->b", coef, coef).reshape(-1, len(self.variance))
-        objective = loss.reshape(squares.shape) + self.ridges[0] * self._penalty * squares
+        objective = (
+            loss.reshape(squares.shape) + self.ridges[0] * self._penalty * squares
+        )
         return self._items + len(self.variance) * np.argmin(objective, axis=0)
 
     def _swept(
@@ -101,9 +105,7 @@ class StoredSweeps(Sweeps):
             losses.append(loss)
         return list(zip(now, losses, strict=True))
 
-    def _moments(
-        self, loadings: Sequence[np.ndarray], mode: int
-    ) -> Iterator[_Moments]:
+    def _moments(self, loadings: Sequence[np.ndarray], mode: int) -> Iterator[_Moments]:
         """Yield what the blocks of a mode have to know of the samples: one pass."""
         weight, share = self.subsets.weight, self.subsets.centring.share
         rowwise = [weight.T, self.subsets.target.T, np.moveaxis(share, 2, 0)]
@@ -191,9 +193,7 @@ def _solved(
 ) -> tuple[Any, np.ndarray]:
     """Return a structure with another block, and its squared errors (B,)."""
     prior, cross = structure.prior(index), seen.cross[:, :, None]
-    vector = subsets.ridge_of_moments(
-        seen.normal, cross, seen.removed, penalty, prior
-    )
+    vector = subsets.ridge_of_moments(seen.normal, cross, seen.removed, penalty, prior)
     vector = structure.pruned(vector)
     removed = (vector[:, None, :] @ seen.removed)[:, 0, :]
     loss = np.einsum("bn,bn,bn->b", subsets.weight, subsets.target, subsets.target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from operator import add
@@ -220,6 +220,7 @@ class Chunked:
     of: Any = None
     rows: np.ndarray | None = None
     progress: Callable[[int, int], None] | None = None  # told when a pass is done
+    client: Any = field(default_factory=_client)  # of the cluster that computes
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -403,16 +404,29 @@ class Chunked:
     def _tried(self, tasks: Callable[[], list]) -> list:
         for attempt in range(1, ATTEMPTS + 1):
             try:
+                self._check_connection()
                 return computed(tasks())
             except NotFiniteError:
                 raise
             except Exception as error:
+                self._check_connection(error)
                 if lost_data(error) and attempt < ATTEMPTS:
                     continue
                 if not type(error).__module__.startswith("distributed"):
                     self.name_bad_chunk()
                 raise
         raise AssertionError  # pragma: no cover
+
+    def _check_connection(self, error: BaseException | None = None) -> None:
+        """Refuse to go on without the cluster: Dask would compute in this process."""
+        if self.client is None or self.client.status not in ("closing", "closed"):
+            return
+        msg = (
+            "The connection to the Dask scheduler at "
+            f"{self.client.scheduler.address!r} was lost; nothing was fitted. Start "
+            "the scheduler, connect a new distributed.Client, and fit again."
+        )
+        raise ConnectionError(msg) from error
 
     def name_bad_chunk(self) -> None:
         """Read chunk after chunk of the array given, and say which one cannot be."""

@@ -28,6 +28,7 @@ from sltr.refine.subsets import Subsets, feature_variance
 from sltr.samples.budget import row_ranges
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
+from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task
 
 
@@ -143,19 +144,30 @@ def grid_fits(
         )
 
 
-def start_estimates(task: Task, pilots: Array, start: Candidate) -> Array:
+def start_estimates(
+    task: Task,
+    pilots: Array,
+    start: Candidate,
+    known: Mapping[int, Array] | None = None,
+) -> Array:
     """Return the estimates about pilots (S, K, P) that refits start from.
 
-    As tensors, (S, K, p1, …, pM), or one for all responses.
+    As tensors, (S, K, p1, …, pM), or one for all responses. Of subsets whose estimates
+    (K, P) are `known` they are taken.
     """
-    size = max(1, pilots.shape[0])
+    xp, known = array_namespace(pilots), known or {}
+    missing = [s for s in range(pilots.shape[0]) if s not in known]
+    size = max(1, len(missing))
     if is_lazy(task.samples.X):
         size = 1  # the solvers' state of all subsets would exceed the memory limit
-    found = []
-    for rows in row_ranges(pilots.shape[0], size):
-        [fits] = plain_fits(task, pilots[rows, None, ...], [start.radii])
-        found.append(fits.of_pair(start.radii)[:, 0, ...])
-    estimates = array_namespace(pilots).concat(found, axis=0)
+    found = dict(known)
+    for part in row_ranges(len(missing), size):
+        some = missing[part]
+        about = xp.stack([pilots[s, ...] for s in some])
+        [fits] = plain_fits(task, about[:, None, ...], [start.radii])
+        solved = fits.of_pair(start.radii)[:, 0, ...]
+        found |= {s: solved[i, ...] for i, s in enumerate(some)}
+    estimates = xp.stack([found[s] for s in range(pilots.shape[0])])
     return pilot_where_zero(estimates, pilots, task)
 
 
@@ -271,6 +283,10 @@ class LowRankStart:
         """Return the refit of rank one; ranks rise to the `largest`."""
         step = CPStep if kind == "cp" else TuckerStep
         return step.first(self.problem, self.seeds, largest)
+
+    def patience(self, kind: str, policy: Policy, shape: tuple[int, ...]) -> int:
+        """Return how many ranks in a row may gain nothing."""
+        return policy.patience(kind, shape)
 
     def tucker_step(self, rank: tuple[int, ...]) -> TuckerStep:
         """Return the refit of one Tucker rank under the first ridge."""

@@ -270,8 +270,12 @@ def stored_rows(
     grid: Grid,
     n_jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    starts: dict[int, Array] | None = None,
 ) -> Iterator[Row]:
-    """Yield the predictions for samples that are left in place, in few passes."""
+    """Yield the predictions for samples that are left in place, in few passes.
+
+    Estimates (K, P) that refits start from are put into `starts`, by fold.
+    """
     room = task.samples.X.budget.limit // task.policy.waiting_share
     for parts in stored_parts(task, folds, grid):
         waiting: list[tuple[Part, PlainFits]] = []
@@ -280,6 +284,13 @@ def stored_rows(
             if waiting and held + fits.coef.nbytes > room:
                 yield from _predicted(task, folds, waiting, grid.measured)
                 waiting, held = [], 0
+            start, epsilons = grid.start, part.pilots.epsilons
+            known = start.radii in fits.pairs and start.epsilon in epsilons
+            if starts is not None and known:
+                e = epsilons.index(start.epsilon)
+                for s, f in enumerate(part.folds):
+                    # A copy: a view would keep the whole chunk.
+                    starts[f] = fits.of_pair(start.radii)[s, e, ...] + 0.0
             waiting.append((part, fits))
             held, done = held + fits.coef.nbytes, done + len(fits.pairs)
             if progress is not None:

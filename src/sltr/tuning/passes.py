@@ -85,10 +85,18 @@ class StoredRefits:
     budget: Budget  # of the samples
 
     @staticmethod
-    def of(task: Task, training: Array, start: Candidate) -> StoredRefits:
-        """Prepare refits from the estimates of one setting: two passes."""
+    def of(
+        task: Task,
+        training: Array,
+        start: Candidate,
+        known: Mapping[int, Array] | None = None,
+    ) -> StoredRefits:
+        """Prepare refits from the estimates of one setting: two passes.
+
+        Estimates (K, P) that are `known`, by subset, are not solved for again.
+        """
         pilots = ridge_pilots(task, training, [start.epsilon])
-        estimates = start_estimates(task, pilots.coef[:, 0, ...], start)
+        estimates = start_estimates(task, pilots.coef[:, 0, ...], start, known)
         own, shape = task.for_refits(task.policy.precision), task.samples.shape
         X, budget = own.samples.X, task.samples.X.budget
         if prod(X.shape) * X.dtype.itemsize <= budget.limit // task.policy.held_share:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from math import prod
 from typing import Any, TypeVar
 
@@ -59,6 +59,7 @@ from sltr.tuning.passes import (
     seen_bytes,
     sweep_room,
 )
+from sltr.tuning.policy import Policy
 from sltr.tuning.task import Pilots, Task, ridge_pilots, working_responses
 
 Result = TypeVar("Result")
@@ -94,11 +95,15 @@ def search(
     for shared in grid.sharing:
         variant, part = task.sharing(shared), grid.of_sharing(shared)
         if pilots is None:
-            rows = stored_rows(variant, folds, part, n_jobs, progress)
-            held = held.with_rows(rows, part)
             # Those of responses that share a tensor are made in memory alone.
-            if shared is grid.sharing[0] and set(part.refinements) - {None, "scale"}:
-                held = _with_stored_refits(held, task.sharing(False), part)
+            some = set(part.refinements) - {None, "scale"}
+            refit = shared is grid.sharing[0] and bool(some)
+            starts: dict[int, Array] = {}
+            own = starts if refit and not shared else None
+            rows = stored_rows(variant, folds, part, n_jobs, progress, own)
+            held = held.with_rows(rows, part)
+            if refit:
+                held = _with_stored_refits(held, task.sharing(False), part, starts)
         else:
             held = _searched(held, variant, pilots, part, n_jobs, progress)
     if not held.predictions:
@@ -334,15 +339,19 @@ def _with_refits(
     return held
 
 
-def _with_stored_refits(held: HeldOut, task: Task, grid: Grid) -> HeldOut:
+def _with_stored_refits(
+    held: HeldOut, task: Task, grid: Grid, starts: Mapping[int, Array]
+) -> HeldOut:
     """Return the table with all refits of samples that stay where they are.
+
+    `starts` are estimates (K, P) of folds that the grid knows.
 
     They are made on all samples as well, in the same passes: `HeldOut.answers`.
     """
     folds, kinds, base = held.folds, grid.refinements, replace(grid.start, shared=False)
     xp = array_namespace(folds.training)
     training = xp.concat([folds.training, task.everyone], axis=0)
-    refits = StoredRefits.of(task, training, base)
+    refits = StoredRefits.of(task, training, base, starts)
     batches = list(grid.thresholds) if "sparse" in kinds else []
     columns: Columns | None = None
     if batches:
@@ -453,24 +462,30 @@ def _with_stored_ranks(
     def loss(one: Ranked) -> np.ndarray:
         return folds.losses(_fold_predictions(folds, one.swept[0].fitted[:n_items]))
 
+    def visited(kind: str, known: Sequence[Ranked]) -> tuple[list[Ranked], bool]:
+        some = [one for one in known if one.kind == kind]
+        patience = task.policy.patience(kind, task.samples.shape)
+        n_visited = _n_visited(folds, [loss(one) for one in some], patience)
+        return some[:n_visited], n_visited == len(some)
+
     def promising(found: list[Ranked]) -> list[Ranked]:
-        """Return those that are not clearly worse than others of their kind."""
+        """Return those that are not clearly worse than lower ranks, as in memory."""
         room = sweep_room(refits) // max(1, len(task.policy.ridges) - 1)
-        losses = {id(one): loss(one) for one in (*ranked, *found)}
         kept: list[Ranked] = []
-        for one in sorted(found, key=lambda one: folds.total(losses[id(one)])):
-            rivals = [losses[id(o)] for o in (*ranked, *found) if o.kind == one.kind]
-            best = min(rivals, key=folds.total)
-            worse = _is_better(
-                folds, best, losses[id(one)], errors=task.policy.worse_by
-            )
-            room -= seen_bytes(refits, (one.kind, one.rank))
-            if not worse and (room >= 0 or not kept):
-                kept.append(one)
-        return kept
+        for kind in kinds:
+            best: np.ndarray | None = None
+            for one in visited(kind, [*ranked, *found])[0]:
+                own = loss(one)
+                best = own if best is None else min(best, own, key=folds.total)
+                if not _is_better(folds, best, own, errors=task.policy.worse_by):
+                    kept += [one] if one in found else []
+        kept.sort(key=lambda one: folds.total(loss(one)))
+        sizes = [seen_bytes(refits, (one.kind, one.rank)) for one in kept]
+        n_kept = sum(total <= room for total in accumulate(sizes))
+        return kept[: max(1, n_kept)]
 
     def tried(kind: str) -> _Tried:
-        start = _KnownStart([one for one in ranked if one.kind == kind], n_items)
+        start = _KnownStart(visited(kind, ranked)[0], n_items)
         return _ranks_tried(task, folds, start, kind, base, baseline)
 
     baseline = min(held.losses.values(), key=folds.total, default=None)
@@ -479,7 +494,7 @@ def _with_stored_ranks(
     while waiting and (not ranked or refits.passes_left(folds) >= n_passes):
         forms = forms_with_room(refits, waiting)
         ranked += refits.low_rank(forms, seeds, keep=promising)
-        rising = [kind for kind in kinds if tried(kind).rising]
+        rising = [kind for kind in kinds if visited(kind, ranked)[1]]
         waiting = [form for form in waiting if form not in forms and form[0] in rising]
     for kind in kinds:
         held = held.with_rows(tried(kind).rows)
@@ -491,6 +506,24 @@ def _with_stored_ranks(
         for swept in one.swept
     }
     return held.with_answers(answers)
+
+
+def _n_visited(folds: Folds, losses: Sequence[np.ndarray], patience: int) -> int:
+    """Return how many ranks a search would visit, one after another.
+
+    `losses` are those of all ranks under the first ridge. Unlike a search that goes
+    from rank to rank, this one knows whether a later rank gains, and goes on to it.
+    """
+    null = folds.losses([0.0] * len(folds.rows))
+    best, n_idle = null, 0
+    for place, loss in enumerate(losses):
+        not_worse_than_null = best is null and not _is_better(folds, null, loss)
+        gains = not_worse_than_null or _is_better(folds, loss, best)
+        best, n_idle = (loss, 0) if gains else (best, n_idle + 1)
+        later = losses[place + 1 :]
+        if n_idle >= patience and not any(_is_better(folds, x, best) for x in later):
+            return place + 1
+    return len(losses)
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,6 +538,10 @@ class _KnownStart:
         if not self.ranked:
             return None
         return _KnownStep(self.ranked, self.n_items, 0, largest)
+
+    def patience(self, kind: str, policy: Policy, shape: tuple[int, ...]) -> int:
+        """Return more than there are ranks: which to visit was decided before."""
+        return len(self.ranked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -557,7 +594,6 @@ class _Tried:
 
     rows: list[Row]
     structures: dict[Candidate, Structure]
-    rising: bool  # whether higher ranks, if there are any, are worth trying
 
 
 def _ranks_tried(
@@ -606,14 +642,14 @@ def _ranks_tried(
             remaining = _ranks_remaining(step.rank, step.largest_rank, shape)
             missing, gain = folds.total(least - baseline), folds.total(best - least)
             if missing > remaining * gain and _is_better(folds, baseline, least):
-                return _Tried(rows, structures, rising=False)
+                break
             best, n_idle = least, 0
         else:
             n_idle += 1
-            if n_idle == policy.patience(kind, shape):
-                return _Tried(rows, structures, rising=False)
+            if n_idle == start.patience(kind, policy, shape):
+                break
         step = step.next_rank()
-    return _Tried(rows, structures, rising=True)
+    return _Tried(rows, structures)
 
 
 def _fold_predictions(folds: Folds, fitted: Array) -> list[np.ndarray]:
