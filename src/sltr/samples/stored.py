@@ -303,7 +303,7 @@ class Stored:
         """Return how many whole samples a block has: those of a chunk, if they fit."""
         most = 2 * self.budget.block_entries(dtype) // prod(self._axes)
         own = self._entries // prod(self._axes)
-        return max(1, self._chunks[0] if own < self._chunks[0] <= most else own)
+        return max(1, self.chunks[0] if own < self.chunks[0] <= most else own)
 
     def _whole(
         self, rows: _Rows, parts: Sequence[Box], less: Any, dtype: np.dtype
