@@ -451,8 +451,7 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
         shape, kept = lazy.sample_shape, getattr(estimator, "mask_", None)
         if kept is None:
             return lazy
-        no_mode_is_cut = Front(shape, kept, modes=tuple(range(len(shape))))
-        return in_place(lazy, no_mode_is_cut)
+        return in_place(lazy, Front(shape, kept, cuts=False))
     finite = not _takes_gaps(estimator)
     if is_array_api(X) and not is_numpy(X):
         X = check_foreign_tensor(X, finite=finite)

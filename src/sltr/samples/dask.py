@@ -187,8 +187,6 @@ def mapped_chunks(array: Any, front: Front, dtype: np.dtype) -> Any:
     array = array.astype(dtype)
     if front.kept is not None:
         array = dask.array.where(front.kept, array, dtype.type(0))
-    for mode, rows in front.slices.items():
-        array = dask.array.take(array, rows, axis=mode + 1)
     if front.scale is not None:
         array = array / to_numpy(front.scale).astype(dtype)
     for mode, root in front.roots.items():

@@ -49,11 +49,12 @@ class Front:
     standardize: str | None = None
     modes: tuple[int, ...] = ()  # smooth ones, which keep all slices
     varies: bool = True  # else the samples say nothing, and become zero
+    cuts: bool = True  # else slices outside the mask stay, as zeros
 
     @cached_property
     def slices(self) -> dict[int, np.ndarray]:
         """The slices that are kept, of the modes that lose some."""
-        if self.kept is None:
+        if self.kept is None or not self.cuts:
             return {}
         found = {}
         for mode, size in enumerate(self.shape):
@@ -62,14 +63,6 @@ class Front:
             if 0 < len(used) < size and mode not in self.modes:
                 found[mode] = used
         return found
-
-    @property
-    def mapped_shape(self) -> tuple[int, ...]:
-        """The shape of a sample that was mapped."""
-        return tuple(
-            len(self.slices[mode]) if mode in self.slices else size
-            for mode, size in enumerate(self.shape)
-        )
 
     def samples(self, samples: Samples) -> Samples:
         """Return the samples in front of which this map stands, mapped."""
@@ -202,8 +195,9 @@ def front_plan(
         varying = _varying(samples, fit_intercept)
         varies = bool(varying.any())
         kept = varying if varies and not varying.all() else kept
+    # Slices of a file are not cut out: what is left would not lie in whole chunks.
     smoothed = tuple(smooth.mode for smooth in modes)
-    plain = Front(samples.shape, kept, modes=smoothed, varies=varies)
+    plain = Front(samples.shape, kept, modes=smoothed, varies=varies, cuts=not lazy)
     deviation = None
     if standardize is not None and lazy:
         deviation = _stored_deviation(plain.samples(samples), fit_intercept)

@@ -183,7 +183,7 @@ class Stored:
     """Samples that stay in their file; every product reads them block by block.
 
     `rows` (ascending) are those that count, None for all. Entries that are not `kept`,
-    which has the shape of a sample in the file, are read as zeros.
+    which has the shape of a sample in the file, are zeros, and boxes of them not read.
     """
 
     source: Any
@@ -378,6 +378,9 @@ class Stored:
         return blocks
 
     def _read(self, rows: _Rows, box: Box) -> np.ndarray:
+        if self.kept is not None and not self.kept[box].any():
+            n_rows = rows.kept.stop - rows.kept.start
+            return np.zeros((n_rows, self.kept[box].size), self.dtype)
         if isinstance(self.source, np.memmap):
             _release_pages(self.source)
         try:
