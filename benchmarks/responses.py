@@ -194,6 +194,7 @@ def classes(sets: Sequence[str], methods: Sequence[str], n_folds: int | None) ->
         "sltr separate": lambda X: SLTRClassifierCV(responses="separate"),
         "sltr shared": lambda X: SLTRClassifierCV(responses="shared"),
         "sltr both": lambda X: SLTRClassifierCV(responses=("separate", "shared")),
+        "sltr likelihood": lambda X: SLTRClassifierCV(family="multinomial"),
     }
     for name in sets:
         data = _labelled(name)
