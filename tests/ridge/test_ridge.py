@@ -370,8 +370,8 @@ def test_conjugate_gradients_solve_each_system_by_itself(rng):
     matrices = roots @ np.swapaxes(roots, 1, 2) + np.eye(12)
     rhs = rng.normal(size=(3, 12, 1))
     options = {"tol": 1e-2, "max_iter": 50, "verify": False}
-    together, _, _ = conjugate_gradients(lambda v: matrices @ v, rhs, **options)
+    together, *_ = conjugate_gradients(lambda v: matrices @ v, rhs, **options)
     for k in range(3):
         one = matrices[k : k + 1]
-        alone, _, _ = conjugate_gradients(lambda v, A=one: A @ v, rhs[[k]], **options)
+        alone, *_ = conjugate_gradients(lambda v, A=one: A @ v, rhs[[k]], **options)
         np.testing.assert_array_equal(together[[k]], alone)
