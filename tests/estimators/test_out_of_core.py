@@ -382,6 +382,24 @@ def test_a_small_limit_keeps_samples_in_their_file_and_refits_them(
     assert there.score(new, response) > here.score(new, response) - 0.01
 
 
+def test_what_is_not_a_must_is_left_out_where_passes_are_short(monkeypatch):
+    """Later steps of reweighting and smaller thresholds of the Lasso."""
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(160, 12, 10, 6)) + 3.0
+    y = X.reshape(160, -1) @ truth(rng, "sparse").ravel() + 0.3 * rng.normal(size=160)
+    tried = {}
+    for most in (60, 52):
+        policy = replace(NEVER_HELD, most_passes=most)
+        monkeypatch.setattr(SLTRBase, "_policy", policy)
+        model = SLTRRegressorCV(memory_limit="3.6MB").fit(as_zarr(X, (40, 6, 10, 6)), y)
+        assert model.n_passes_ <= most
+        refits = model.cv_results_["param_refine"]
+        assert {"reweight", "tucker", "cp", "sparse"} <= set(refits)
+        tried[most] = sum(refine in ("reweight", "sparse") for refine in refits)
+    assert tried[52] < tried[60]
+
+
 def test_a_small_limit_keeps_labelled_samples_in_their_file(monkeypatch):
     monkeypatch.undo()
     X, y, new = low_rank(np.random.default_rng(0), 240)

@@ -15,7 +15,7 @@ before, all items of a batch at once, until the residual is small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -43,6 +43,7 @@ def reweighted(
     tol: float,
     shape_out: tuple[int, ...] = (),
     facts: Facts | None = None,
+    go_on: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[int, Array]]:
     """Yield reweighted coefficients (B, p1, …, pM) after each of some steps.
 
@@ -50,11 +51,14 @@ def reweighted(
     gradients is one pass. The first metric is that of `start`, (B, p1, …, pM). `tol`
     bounds each step's residual, relative to its right-hand side. Where responses make
     one tensor, coefficients are (B, p1, …, pM, q1, …, qQ), and the subsets hold each of
-    the B items once for every response. `facts` are found unless given.
+    the B items once for every response. `facts` are found unless given. Beyond the
+    first of the steps they end where `go_on` says no.
     """
     problem = _Problem.of(X, subsets, tuple(start.shape[1:]), shape_out, facts)
     coef, image, settled = start, None, False
     for step in range(1, max(steps) + 1):
+        if go_on is not None and step > min(steps) and not (settled or go_on()):
+            return
         if not settled:
             last = coef
             coef, image = problem.solved(_Metric.of(coef), coef, image, tol)

@@ -279,11 +279,13 @@ class Stored:
         """
         dtype = self.dtype if dtype is None else dtype
         height = self._height(dtype)
-        parts = boxes(self._axes, self._box(self._entries // height))
+        # Half a block at a time: it is there twice while it is read.
+        parts = boxes(self._axes, self._box(self._entries // (2 * height)))
         blocks = self._row_blocks(height)
         for rows in self._tracked(blocks):
-            block = self._whole(rows, parts, less, dtype)
-            yield function(block, *(v[rows.kept] for v in rowwise), *constants)
+            own = [values[rows.kept] for values in rowwise]
+            # Without a name, so that no block is kept while the next one is read.
+            yield function(self._whole(rows, parts, less, dtype), *own, *constants)
 
     def reduce_rows(
         self,

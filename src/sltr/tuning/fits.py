@@ -244,11 +244,12 @@ def reweighted_fits(
     more: Sequence[int] = (),
     *,
     facts: Facts | None = None,
+    go_on: Callable[[], bool] | None = None,
 ) -> dict[int, Array]:
     """Return coefficients (S, K, p1, …, pM) by the number of reweighting steps.
 
     The steps are those that are tuned over, and `more`. `estimates` are tensors as
-    the responses have them: each its own, or one for all.
+    the responses have them: each its own, or one for all. `go_on` as in `reweighted`.
 
     Vectors have no modes to weigh against each other, so there are none for them.
     """
@@ -264,6 +265,7 @@ def reweighted_fits(
         tol=policy.reweight_tol,
         shape_out=shared,
         facts=facts,
+        go_on=go_on,
     )
     found = {}
     for step, coef in steps:

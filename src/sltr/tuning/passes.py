@@ -28,7 +28,7 @@ from sltr.refine.factors import (
 )
 from sltr.refine.lasso import LARGE, length_by_gram
 from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
-from sltr.refine.reweight import Facts, facts_of
+from sltr.refine.reweight import MAX_PASSES, Facts, facts_of
 from sltr.refine.stored_sweeps import StoredSweeps
 from sltr.ridge.gram import GramRidge
 from sltr.samples.budget import Budget
@@ -133,11 +133,22 @@ class StoredRefits:
         last = fold_batches(self.task, folds, 1 + len(policy.last_radii))
         return policy.most_passes - self.budget.read[0] - 2 * len(last) - 1
 
-    def reweighted(self, more: Sequence[int] = ()) -> dict[int, Array]:
-        """Return coefficients (S, K, p1, …, pM) by the number of steps."""
-        return reweighted_fits(
-            self.task, self.training, self.estimates, more, facts=self.facts
-        )
+    def reweighted(
+        self, more: Sequence[int] = (), folds: Folds | None = None
+    ) -> dict[int, Array]:
+        """Return coefficients (S, K, p1, …, pM) by the number of steps.
+
+        In a search on folds there are fewer where low-rank refits would lack passes.
+        """
+
+        def go_on() -> bool:
+            if self.held or folds is None:
+                return True
+            needed = MAX_PASSES + 1 + passes_of_ranks(self)
+            return self.passes_left(folds) >= needed
+
+        known = self.task, self.training, self.estimates, more
+        return reweighted_fits(*known, facts=self.facts, go_on=go_on)
 
     def low_rank_start(
         self, seeds: Sequence[Array], subsets: slice, more_ridges: Sequence[float] = ()
@@ -534,7 +545,8 @@ def given_refits(
 def seeds_of(refits: StoredRefits, steps: Mapping[int, Array]) -> list[Array]:
     """Return what low-rank refits start from: the estimates, and these reweighted."""
     seeds = [refits.estimates]
-    for coef in [steps[k] for k in refits.task.policy.seed_steps if k in steps]:
+    wanted = [k for k in refits.task.policy.seed_steps if k in steps]
+    for coef in [steps[k] for k in wanted or list(steps)[-1:]]:
         if (coef != seeds[-1]).any():
             seeds.append(coef)
     return seeds[-1:] if len(refits.task.samples.shape) == 2 else seeds

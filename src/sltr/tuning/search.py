@@ -358,7 +358,7 @@ def _with_stored_refits(
         held, columns = _with_stored_lasso(held, refits, base, batches[0], None)
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
     if low_rank or "reweight" in kinds:
-        steps = refits.reweighted() if len(task.samples.shape) > 1 else {}
+        steps = {} if len(task.samples.shape) == 1 else refits.reweighted(folds=folds)
         if "reweight" in kinds and steps:
             held = _with_stored_steps(held, refits, base, steps)
         with_ranks = _with_held_ranks if refits.held else _with_stored_ranks
