@@ -31,6 +31,8 @@ from sltr.tuning.task import Task, ridge_pilots
 # Penalties of the pilots that are tested, as multiples of the mean eigenvalue of the
 # samples' Gram matrix: what is chosen by y would have to be chosen again.
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
+# Of a correlation: that of one would be beyond all bounds.
+LARGEST = 0.999
 # Numbers that a batch of permutations may hold.
 BATCH_ENTRIES = 4_000_000
 
@@ -71,22 +73,23 @@ def association(
 
     Both (n, K) are less the null model's predictions. With S the mean of y yᵀ,
 
-        z = Σ f·y / √(Σ fᵀ S f),
+        z = artanh(r)·√(n − 3),   r = (mean of f·y) / √(mean of fᵀ S f),
 
-    which for one response is √n times their correlation about zero. The variance is
+    which for one response is Fisher's transform of their correlation about zero: with
+    few samples √n·r could not be large, however well they agree. The variance is
     what it would be if predictions had nothing to do with responses: in that of gains
     over the null model, a few large responses that are predicted well would count as
     noise. `rows` (n,) that several folds leave out count once, and a whole weight as
     that many equal samples. Samples of one of the `groups` (n,), whose responses
     resemble each other, add up: with C the mean of y yᵀ over pairs in one group, the
-    variance has fᵀ C f of all these pairs, too.
+    variance has fᵀ C f of all these pairs, too, as if there were fewer samples.
 
     Examples
     --------
     >>> import numpy as np
     >>> y = np.array([[1.0], [-1.0], [2.0], [-2.0]])
-    >>> association(0.5 * y, y, np.arange(4), np.ones(4))
-    2.0
+    >>> round(association(0.5 * y, y, np.arange(4), np.ones(4)), 3)
+    3.8
     """
     _, first = np.unique(rows, return_index=True)
     count = np.maximum(weight[first], 1.0).sum()
@@ -96,10 +99,13 @@ def association(
     if not (all(unit) and np.isfinite(unit).all()):
         return 0.0
     f, y = predicted / unit[0], target / unit[1]
-    spread = np.sum(share * f * (f @ (y.T @ (share * y)))) / count
+    spread = np.sum(share * f * (f @ (y.T @ (share * y))))
     if groups is not None:
-        spread = spread + max(0.0, _shared_spread(share * f, y, rows, groups))
-    return float(np.sum(share * f * y) / np.sqrt(spread))
+        more = max(0.0, _shared_spread(share * f, y, rows, groups))
+        count = spread / (spread / count + more)
+    correlation = float(np.sum(share * f * y) / np.sqrt(spread))
+    bounded = min(max(correlation, -LARGEST), LARGEST)
+    return float(np.arctanh(bounded) * np.sqrt(max(0.0, count - 3.0)))
 
 
 def _shared_spread(
