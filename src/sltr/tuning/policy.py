@@ -79,8 +79,8 @@ class Policy:
     last_radii: tuple[float, ...] = (
         0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5,
     )  # fmt: skip
-    found_errors: float = 3.2
-    found_level: float = 0.05
+    found_errors: float = 3.3
+    found_level: float = 0.025
     found_permutations: int = 199
     # Coefficients of the folds that may be kept for it; more are fitted again.
     kept_entries: int = 40_000_000
