@@ -91,7 +91,7 @@ def by_loops(X, y, folds, predictions, n):
     centred = flat - flat.mean(axis=0)
     unit = np.sum(centred**2) / min(centred.shape)
     values = np.zeros(len(y))
-    values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0]
+    values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0] ** 2
     ranked, scores = np.argsort(values), []
     for b in range(n + 1):
         order = np.arange(len(y))

@@ -419,9 +419,11 @@ class Chunked:
         """Refuse to go on without the cluster: Dask would compute in this process."""
         if self.client is None or self.client.status not in ("closing", "closed"):
             return
+        # A client that is closed knows its scheduler no more, but what it was given.
+        known = getattr(self.client.scheduler, "address", self.client._start_arg)
         msg = (
             "The connection to the Dask scheduler at "
-            f"{self.client.scheduler.address!r} was lost; nothing was fitted. Start "
+            f"{known!r} was lost; nothing was fitted. Start "
             "the scheduler, connect a new distributed.Client, and fit again."
         )
         raise ConnectionError(msg) from error

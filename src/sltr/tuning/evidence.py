@@ -133,8 +133,8 @@ def pilot_p_value(
     """Return the permutation p-value of the ridge pilot's held-out correlation.
 
     It is 1 where that would read the samples again and again. Permutations are drawn
-    for samples in the order of their predictions: the order in which samples were given
-    shall not matter. Groups stay what they are, as in `draw_orders`.
+    for samples in the order of their predictions' sizes: neither the order of samples
+    nor that of classes shall matter. Groups stay what they are, as in `draw_orders`.
     """
     if is_lazy(task.samples.X) and not isinstance(task.system, GramRidge):
         return 1.0
@@ -145,7 +145,7 @@ def pilot_p_value(
         return 1.0
     n_samples, n_responses = task.Y.shape
     values = np.zeros(n_samples)
-    values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0]
+    values[np.concatenate(folds.rows)] = np.sum(np.concatenate(predictions) ** 2, 1)
     ranked, rng = np.argsort(values, kind="stable"), np.random.RandomState(0)
     groups = None if folds.groups is None else folds.groups[ranked]
     drawn, _ = draw_orders(to_numpy(task.Y)[ranked], groups, n, rng)
