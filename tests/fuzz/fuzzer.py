@@ -979,11 +979,6 @@ def _admissible(case: Fit) -> Fit:
     if moved and params.get("missing") == "low_rank":
         # Its rank restores entries that are hidden by the places of the samples.
         params["missing"] = "mean"
-    n_used = len(case.y) if case.weight is None else np.count_nonzero(case.weight)
-    if case.covariates is not None and n_used <= 4 and params.get("epsilon") == "loo":
-        # Intercept and covariates explain all but one sample: leaving that one out has
-        # the same error for every penalty.
-        params["epsilon"] = 3.0
     if case.oracle == "whole_weights" and "scoring" in params:
         # A fold that holds one sample is scored by another measure than R².
         labels = "Classifier" in case.name

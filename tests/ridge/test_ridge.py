@@ -208,6 +208,45 @@ def test_leave_one_out_counts_integer_weights_as_repetitions(rng, method, size):
     assert_close(found, [expected])
 
 
+def test_leave_one_out_keeps_its_digits_where_a_basis_explains_nearly_all(rng):
+    # One direction u is left beside intercept and covariates, and without a sample
+    # none: whatever the penalty, its error is that of the basis alone, u·y/u_i.
+    for _ in range(20):
+        X, Y = rng.normal(size=(4, 9)), rng.normal(size=(4, 1))
+        Z = rng.normal(size=(4, 2))
+        basis = np.column_stack([np.ones(4), Z])
+        u = np.linalg.svd(basis)[0][:, -1]
+        given = [values.astype("float32") for values in (X, Y, np.ones(4))]
+        settings = {"fit_intercept": True, "method": "dual", "loo": True}
+        system = ridge_system(*given, **settings, covariates=Z.astype("float32"))
+        epsilons = np.array([0.01, 1.0, 100.0], "float32")
+        found = np.sqrt(system.loo_losses(epsilons))
+        expected = np.abs(u @ Y[:, 0] / u)
+        rounding = 1e-5 / np.abs(u).min()
+        np.testing.assert_allclose(found, np.tile(expected, (3, 1)), rtol=rounding)
+
+
+@every_direct
+@every_size
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sample_with_a_column_of_its_own_takes_no_part(rng, method, size, dtype):
+    X, Y, _ = (values.astype(dtype) for values in drawn(rng, size))
+    number = rng.normal(size=(size[0], 1)).astype(dtype)
+    rest = np.arange(size[0]) != 3
+    Z = np.hstack([number, ~rest[:, None]]).astype(dtype)
+    epsilons, one = np.array([0.1, 2.0], dtype), np.ones(size[0], dtype)
+    settings = {"fit_intercept": True, "method": method}
+    system = ridge_system(X, Y, one, **settings, covariates=Z)
+    found = system.loo_losses(epsilons)
+    system = ridge_system(
+        X[rest], Y[rest], one[rest], **settings, covariates=number[rest]
+    )
+    expected = system.loo_losses(epsilons)
+    np.testing.assert_array_equal(found[:, 3], 0.0)
+    rtol = 1e-8 if dtype == "float64" else 2e-3
+    np.testing.assert_allclose(found[:, rest], expected, rtol=rtol)
+
+
 @every_method
 @every_size
 def test_mean_eigenvalue_is_that_of_the_centred_samples(rng, method, size):

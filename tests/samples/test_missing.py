@@ -41,3 +41,13 @@ def test_entries_that_never_vary_have_no_part_in_the_factors(rng):
     weight, shift = rng.random(12) + 0.1, rng.normal(size=8)
     one, other = low_rank_fill(X, weight), low_rank_fill(X + shift, weight)
     np.testing.assert_allclose(other(X + shift) - shift, one(X), atol=1e-8)
+
+
+def test_the_mean_of_an_entry_that_never_varies_is_that_entry(xp, rng):
+    X = np.repeat(rng.normal(size=(1, 50)), 9, axis=0)
+    gaps = rng.random(X.shape) < 0.3
+    gaps[0] = False
+    weight = rng.random(9) + 0.1
+    given = xp.array(np.where(gaps, np.nan, X))
+    filled = xp.numpy(mean_fill(given, xp.array(weight))(given))
+    np.testing.assert_array_equal(filled, np.asarray(X, filled.dtype))

@@ -156,3 +156,9 @@ def test_losses_whose_squares_overflow_are_compared():
     for scale in (2.0**-600, 2.0**600):
         found = close_to(2, scale * losses, weight)
         np.testing.assert_array_equal(found, close_to(2, losses, weight))
+
+
+def test_a_share_of_the_best_loss_is_no_difference():
+    losses = np.tile([1.0, 1.01, 1.03], (5, 1))
+    assert close_to(0, losses, np.ones(5)).tolist() == [True, False, False]
+    assert close_to(0, losses, np.ones(5), alike=0.02).tolist() == [True, True, False]

@@ -118,8 +118,10 @@ def ridge_system(
     X = as_design(X)
     if method == "auto":
         itemsize = 4 if "32" in str(weight.dtype) else 8
+        # What covariates explain of the samples is not fitted by the others.
+        n_samples = X.shape[0] - (0 if covariates is None else covariates.shape[1])
         method = cheapest_method(
-            *X.shape, itemsize=itemsize, memory=memory, limits=limits
+            n_samples, X.shape[1], itemsize=itemsize, memory=memory, limits=limits
         )
     if method == "primal":
         return moment_ridge(X, Y, weight, fit_intercept, covariates)

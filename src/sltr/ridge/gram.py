@@ -155,17 +155,19 @@ class GramRidge:
         xp = array_namespace(self.gram)
         centring = self._everyone
         values, vectors = self.spectrum or self.with_spectrum().spectrum
-        rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
         # What centring removed is zero but for rounding, which the least penalties
         # would count as leverage.
         floor = values.shape[0] * xp.finfo(values.dtype).eps * xp.max(values)
         values = xp.where(values > floor, values, 0.0)
-        # I − H = ε(K + εI)⁻¹, of which the basis takes its own directions.
+        # I − H = ε(K + εI)⁻¹ without the directions of the basis. These are taken out
+        # of the eigenvectors: a sum of squares keeps the digits that a difference to
+        # one would lose where a sample determines its own fit.
+        vectors = centring.gather(vectors / centring.root)
         shrink = epsilons[:, None] / (values + epsilons[:, None])
+        rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
         residuals = vectors @ (shrink[:, :, None] * rhs)
-        leverage = 1.0 - shrink @ xp.matrix_transpose(vectors**2)
-        leverage = leverage + centring.leverage
-        return leave_one_out(residuals, leverage, self.weight)
+        free = shrink @ xp.matrix_transpose(vectors**2)
+        return leave_one_out(residuals, free, centring)
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""

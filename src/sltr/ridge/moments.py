@@ -236,7 +236,8 @@ class MomentRidge:
         leverage = xp.concat([part[1] for part in parts], axis=1) * self.weight
         expected = centring.basis @ xp.astype(part.y_coef, centring.basis.dtype)
         residuals = (self.Y - expected - fitted) * xp.sqrt(self.weight)[:, None]
-        return leave_one_out(residuals, leverage + centring.leverage, self.weight)
+        free = (1.0 - centring.leverage) - leverage
+        return leave_one_out(residuals, free, centring)
 
     def _regressed(self, part: Moments) -> Regressed:
         n_covariates = 0 if self.covariates is None else self.covariates.shape[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sltr.arrays import (
+    ROUNDINGS,
     Array,
     array_namespace,
     as_array,
@@ -15,7 +16,7 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.parameters import check_nonnegative, refuse
-from sltr.samples.front import check_squares
+from sltr.samples.front import Centring, check_squares
 
 if TYPE_CHECKING:
     from sltr.ridge import RidgeSystem
@@ -47,16 +48,21 @@ def penalised_solves(matrix: Array, rhs: Array, epsilons: Array) -> Array:
     return vectors @ (inverse[:, :, None] * (xp.matrix_transpose(vectors) @ rhs))
 
 
-def leave_one_out(residuals: Array, leverage: Array, weight: Array) -> Array:
+def leave_one_out(residuals: Array, free: Array, centring: Centring) -> Array:
     """Return residuals (…, n, K) when one unit of a sample's weight is left out.
 
-    A sample of integer weight counts as that many equal samples of which one is left
-    out; one of weight below 1 is left out as a whole. All residuals are times the
-    roots of the weights.
+    `free` (…, n) is one less the leverages: what of its own response a sample's
+    residual keeps. A sample of integer weight counts as that many equal samples of
+    which one is left out; one of weight below 1 is left out as a whole. All residuals
+    are times the roots of the weights. Where the basis of the centring has a column
+    for one sample alone, others say nothing about it, and it nothing about them: its
+    residual is zero.
     """
+    xp, weight = array_namespace(residuals), centring.weight
     unit = clip(weight, None, 1.0) / weight
-    rest = clip(1.0 - unit * leverage, 1e-12, None)
-    return residuals / rest[..., None]
+    rest = clip((1.0 - unit) + unit * free, 1e-12, None)
+    some = 1.0 - unit * centring.leverage > ROUNDINGS * xp.finfo(weight.dtype).eps
+    return xp.where(some[:, None], residuals / rest[..., None], 0.0)
 
 
 def squared_errors(residuals: Array, weight: Array) -> Array:

@@ -59,8 +59,11 @@ def mean_fill(X: Array, weight: Array) -> Fill:
     measured = ~xp.isnan(flat)
     mass = xp.astype(measured, flat.dtype) * weight[:, None]
     total = xp.sum(mass, axis=0)
-    total = xp.where(total > 0, total, 1.0)
-    mean = xp.sum(mass * xp.where(measured, flat, 0.0), axis=0) / total
+    # About a measured value: the mean of an entry that never varies is that entry.
+    least = xp.min(xp.where(mass > 0, flat, xp.inf), axis=0)
+    least = xp.where(total > 0, least, 0.0)
+    rest = xp.where(mass > 0, flat - least, 0.0)
+    mean = least + xp.sum(mass * rest, axis=0) / xp.where(total > 0, total, 1.0)
     return Fill(mean, 0.0 * mean + 1.0, 0.0 * mean[None, :][:0, :], 1.0)
 
 

@@ -109,14 +109,26 @@ def _column(values: Sequence) -> np.ma.MaskedArray:
     return np.ma.array(column)
 
 
+# Mean losses that differ by this share are alike, however sure their difference is:
+# solvers stop before they are exact, and where samples are few rounding may be this
+# large. What is chosen shall not hang on either.
+ALIKE = 0.02
+
+
 def close_to(
-    best: int, losses: np.ndarray, weight: np.ndarray, *, errors: float = 1.0
+    best: int,
+    losses: np.ndarray,
+    weight: np.ndarray,
+    *,
+    errors: float = 1.0,
+    alike: float = 0.0,
 ) -> np.ndarray:
     """Say which candidates held-out losses cannot tell from the best, shape (G,).
 
     Those whose losses (n, G) exceed the best one's, sample by sample, by no more in
     the mean than one standard error of that mean, or `errors` of them. A whole weight
-    counts as that many equal samples.
+    counts as that many equal samples. Of the best one's mean a share `alike` is added
+    to the error.
 
     Examples
     --------
@@ -125,12 +137,8 @@ def close_to(
     >>> close_to(0, losses, np.ones(3)).tolist()
     [True, False, True]
     """
-    mean, error = _excess(best, losses, weight)
+    mean, error = _excess(best, losses, weight, alike)
     return mean <= errors * error
-
-
-# Mean losses that differ by this share are alike.
-ALIKE = 0.02
 
 
 def agreement_weights(
@@ -140,8 +148,7 @@ def agreement_weights(
 
     exp(−z²/2), z the mean excess over the best one's losses in standard errors. What
     is at most `smallest` becomes zero, and the rest is rescaled, without a step. Losses
-    within some per cent are alike, however sure their difference is: solvers stop
-    before they are exact, and weights shall not hang on that.
+    within some per cent are alike.
 
     Examples
     --------
@@ -150,8 +157,7 @@ def agreement_weights(
     >>> agreement_weights(0, losses, np.ones(3), smallest=0.1).round(2).tolist()
     [1.0, 0.24, 1.0]
     """
-    mean, error = _excess(best, losses, weight)
-    error = np.hypot(error, ALIKE * float(weight @ losses[:, best]) / weight.sum())
+    mean, error = _excess(best, losses, weight, ALIKE)
     z = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
     agreement = np.where(mean <= 0, 1.0, np.exp(-0.5 * z**2))
     # Losses that are not finite compare as false, and get no weight.
@@ -160,16 +166,20 @@ def agreement_weights(
 
 
 def _excess(
-    best: int, losses: np.ndarray, weight: np.ndarray
+    best: int, losses: np.ndarray, weight: np.ndarray, alike: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean excess of losses over the best one's, and its standard error."""
+    """Return the mean excess of losses over the best one's, and its error.
+
+    The standard error, and beside it a share of the best one's mean.
+    """
     share = weight / weight.sum()
     excess = losses - losses[:, [best]]
     mean = share @ excess
     count = np.maximum(weight, 1.0).sum()
     # Powers of two as units, since squares of what are squares already may overflow.
     unit = np.ldexp(1.0, np.frexp(np.abs(excess).max(axis=0))[1] - 1)
-    return mean, unit * np.sqrt(share @ ((excess - mean) / unit) ** 2 / count)
+    error = unit * np.sqrt(share @ ((excess - mean) / unit) ** 2 / count)
+    return mean, np.hypot(error, alike * float(share @ losses[:, best]))
 
 
 # How a kind counts where samples are few: the power of 1 + prior_samples / n.

@@ -246,7 +246,7 @@ def _single_correlations(
     assert isinstance(task.system, GramRidge | MomentRidge)
     xp, centring = array_namespace(task.Y), task.centring(task.everyone[0, :])
     rest = centring.gather(task.Y)
-    target = leave_one_out(rest, centring.leverage, task.samples.weight)
+    target = leave_one_out(rest, 1.0 - centring.leverage, centring)
     residuals = task.system.loo_residuals(as_array(list(epsilons), task.Y))
     predicted = target - residuals  # (E, n, B·K), both times the root weights
     return _of_sums(

@@ -15,7 +15,7 @@ from sltr.arrays import as_array, to_numpy
 from sltr.ridge.penalty import choose_epsilon
 from sltr.samples.front import Front, FrontPlan
 from sltr.tuning.candidates import grid_epsilons, pilot_losses
-from sltr.tuning.choose import close_to
+from sltr.tuning.choose import ALIKE, close_to
 from sltr.tuning.folds import Folds, Split
 from sltr.tuning.task import Task
 
@@ -43,8 +43,9 @@ def task_in_best_map(
 
     Units are chosen first, then the strength of one smooth mode after another. A map
     takes the place of the one before it where its pilot's errors are lower by more
-    than one standard error of the difference: those of leaving out one sample at a
-    time, or the rows of `splits`, where samples come in groups.
+    than one standard error of the difference, and by more than are alike: those of
+    leaving out one sample at a time, or the rows of `splits`, where samples come in
+    groups.
     """
     front = plan.first
     if not plan.several:
@@ -84,4 +85,4 @@ def _better(first: Tried, others: Sequence[Tried]) -> Tried:
     """Return the best of the others if it is clearly better than the first."""
     best = min([first, *others], key=lambda tried: tried.total)
     pair = np.stack([best.losses, first.losses], axis=1)
-    return first if close_to(0, pair, first.weight)[1] else best
+    return first if close_to(0, pair, first.weight, alike=ALIKE)[1] else best
