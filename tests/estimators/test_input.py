@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 import sltr
 from sltr.datasets import label
@@ -390,6 +391,26 @@ def test_a_fold_that_repeats_samples_is_refused(rng):
     folds = [(np.r_[rows[5:], rows[5:8]], rows[:5])]
     with pytest.raises(ValueError, match="18 samples, of which 15"):
         SLTRRegressorCV(cv=folds).fit(X, y)
+
+
+TUNED = sorted(name for name in sltr.__all__ if name.endswith("CV"))
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 12], [-1, 0, 1]], ids=["beyond", "negative"])
+@pytest.mark.parametrize("name", TUNED)
+def test_splits_with_rows_that_do_not_exist_are_refused(rng, name, rows):
+    X, y = rng.normal(size=(12, 3, 2, 2)), np.tile([0.0, 1.0], 6)
+    # One of weight zero too, since rows are then numbered anew.
+    for part in (0, 1):
+        fold = [np.arange(6), np.arange(6, 12)]
+        fold[part] = np.array(rows)
+        for weight in (None, np.r_[0.0, np.ones(11)]):
+            model = getattr(sltr, name)(cv=[tuple(fold)])
+            given = {} if weight is None else {"sample_weight": weight}
+            if given and not has_fit_parameter(model, "sample_weight"):
+                continue
+            with pytest.raises(ValueError, match="whole numbers from 0 to 11"):
+                model.fit(X, y, **given)
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 1e19), ("float64", 1e160)])

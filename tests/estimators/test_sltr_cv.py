@@ -8,7 +8,7 @@ from problems import block, draw
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.metrics import accuracy_score, make_scorer, mean_absolute_error
+from sklearn.metrics import accuracy_score, make_scorer, mean_absolute_error, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -512,6 +512,57 @@ def test_a_scaled_score_is_what_the_estimator_gets_on_that_fold(rng):
         expected = alone.fit(X[train], y[train]).score(X[test], y[test])
         found = model.cv_results_[f"split{f}_test_score"][0]
         assert found == pytest.approx(expected, abs=1e-3)
+
+
+def fitted_alone(params, X, y):
+    """Return a single fit, to some rows, of a candidate that was compared."""
+    own = {
+        None: None,
+        "reweight": ("reweight", params.get("steps")),
+        "cp": ("cp", params.get("rank"), params.get("ridge")),
+    }[params["refine"]]
+    radii = (params["epsilon"], params["lambda_sparse"], params["lambda_low"])
+    return Exact(*radii, refine=own, **TIGHT).fit(X, y)
+
+
+@pytest.mark.parametrize("noise", [0.5, 5.0])
+def test_a_reweighted_score_is_what_the_estimator_gets_on_that_fold(rng, noise):
+    X, y = planted(rng, n=30, noise=noise)
+    folds = list(KFold(3).split(X))
+    settings = {"epsilons": (1.0, 50.0), "lambdas_sparse": (0.3,)}
+    settings |= {"lambdas_low": (0.3,), "cv": folds, **TIGHT}
+    model = ExactCV(**settings, refine=(None, "reweight")).fit(X, y)
+    table = model.cv_results_
+    some = [g for g, p in enumerate(table["params"]) if p["refine"] == "reweight"]
+    assert some
+    for f, (train, test) in enumerate(folds):
+        for g in some:
+            alone = fitted_alone(table["params"][g], X[train], y[train])
+            expected = alone.score(X[test], y[test])
+            found = table[f"split{f}_test_score"][g]
+            assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("noise", [1.5, 3.0])
+def test_the_score_of_an_average_is_what_its_members_get_on_that_fold(noise):
+    X, y = planted(np.random.default_rng(0), n=80, noise=noise)
+    folds = list(KFold(3).split(X))
+    kinds = (None, "reweight", "cp")
+    model = ExactCV(**SMALL | {"cv": folds}, refine=kinds, **TIGHT).fit(X, y)
+    members = np.flatnonzero(model.weights_)
+    params = [model.cv_results_["params"][g] for g in members]
+    assert len({p["refine"] for p in params}) > 1
+    assert 0.0 < model.sparse_radius_ < 1.0
+    for f, (train, test) in enumerate(folds):
+        coefs = [fitted_alone(p, X[train], y[train]).coef_ for p in params]
+        mean = np.tensordot(model.weights_[members], np.array(coefs), axes=1)
+        radius = np.array([model.sparse_radius_])
+        coef = engine.adaptive_estimate(mean[None], radius)[0, 0]
+        offset = y[train].mean() - np.sum(X[train].mean(axis=0) * coef)
+        predicted = np.sum(X[test] * coef, axis=(1, 2, 3)) + offset
+        expected = r2_score(y[test], predicted)
+        found = model.held_out_scores_["r2"][f]
+        assert found == pytest.approx(expected, abs=2e-3)
 
 
 def test_the_plain_answer_can_win_on_noise():

@@ -57,6 +57,13 @@ def test_folds_of_rows_that_do_not_exist_are_refused(rows):
         splits([(np.arange(5), np.array(rows))], np.zeros(10))
 
 
+@pytest.mark.parametrize("length", [9, 11])
+def test_a_mask_of_another_length_is_refused(length):
+    inside = np.arange(length) < 5
+    with pytest.raises(ValueError, match="each of the 10 samples"):
+        splits([(inside, ~inside)], np.zeros(10))
+
+
 @pytest.mark.parametrize("cv", [None, 3, 5])
 @pytest.mark.parametrize("classifier", [False, True])
 def test_groups_stay_whole_with_a_number_of_folds(rng, cv, classifier):

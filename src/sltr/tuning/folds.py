@@ -44,7 +44,7 @@ def splits(
         splitter = type(splitter)(splitter.n_splits, shuffle=True, random_state=0)
     # Splitters look at X only for its length; y stands in for it.
     found = splitter.split(np.zeros((len(y), 1)), y, groups)
-    folds = [(_rows(train), _rows(test)) for train, test in found]
+    folds = [(_rows(train, len(y)), _rows(test, len(y))) for train, test in found]
     if not folds:
         msg = f"cv={cv!r} was given, which has no folds; expected at least one."
         raise ValueError(msg)
@@ -65,10 +65,18 @@ def splits(
     return folds
 
 
-def _rows(given: Any) -> np.ndarray:
+def _rows(given: Any, n_samples: int) -> np.ndarray:
     """Return row numbers; splitters may also give masks."""
     rows = np.asarray(given)
-    return np.flatnonzero(rows) if rows.dtype == bool else rows
+    if rows.dtype != bool:
+        return rows
+    if rows.shape != (n_samples,):
+        msg = (
+            f"cv was given with a mask of shape {rows.shape}; expected one entry for "
+            f"each of the {n_samples} samples."
+        )
+        raise ValueError(msg)
+    return np.flatnonzero(rows)
 
 
 def _possible(cv: Any, y: np.ndarray) -> Any:
