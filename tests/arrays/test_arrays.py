@@ -11,7 +11,9 @@ from sltr.arrays import (
     is_array_api,
     is_numpy,
     positive_solver,
+    qr,
     real_dtype,
+    repeated,
     singular_values,
     spectral_norm,
     to_float64,
@@ -95,6 +97,40 @@ def test_eigenpairs_of_any_side_and_spectrum(xp, rng, side, dtype):
         assert np.abs(vec.T @ vec - np.eye(side)).max() <= limit
         alone = xp.numpy(eigvalsh(xp.array(given)))[g]
         assert np.abs(alone - v).max() <= limit * size
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 5), (33, 4), (96, 40)])
+def test_bases_of_any_matrix_are_orthonormal(xp, rng, shape, dtype):
+    """Of full rank, of rank one, of zeros, and with a column that is zero."""
+    x = rng.normal(size=shape)
+    gap = np.where(np.arange(shape[1]) == 0, 0.0, x)
+    given = np.stack([x, np.ones(shape), 0.0 * x, gap]).astype(dtype)
+    basis, triangle = (xp.numpy(part) for part in qr(xp.array(given)))
+    k, limit = min(shape), 30 * np.sqrt(max(shape)) * np.finfo(dtype).eps
+    assert basis.shape == (4, shape[0], k)
+    assert triangle.shape == (4, k, shape[1])
+    assert basis.dtype == triangle.dtype == dtype
+    assert np.all(triangle == np.triu(triangle))
+    assert_close(np.swapaxes(basis, 1, 2) @ basis, np.eye(k)[None], limit)
+    assert_close(basis @ triangle, given, limit * max(shape))
+
+
+def test_steps_are_repeated_and_go_on_where_they_ended(xp):
+    rate = xp.array(np.array([[0.5, 0.25]]))
+
+    def step(x, total):
+        return rate * x, total + x
+
+    start = xp.array(np.ones((3, 2))), xp.array(np.zeros((3, 2)))
+    further = repeated(step, start)
+    for n_steps in (3, 7):
+        x, total = (xp.numpy(part) for part in further(n_steps - 3 * (n_steps > 3)))
+        rates = np.array([0.5, 0.25])
+        np.testing.assert_allclose(x, np.tile(rates**n_steps, (3, 1)))
+        sums = (1 - rates**n_steps) / (1 - rates)
+        np.testing.assert_allclose(total, np.tile(sums, (3, 1)))
+    assert np.all(xp.numpy(start[0]) == 1.0)
 
 
 def test_clip_takes_numbers_arrays_and_no_bound(xp, rng):

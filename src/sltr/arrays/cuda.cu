@@ -1,4 +1,5 @@
-// Small symmetric eigenproblems and whole iterations of the splitting in one kernel.
+// Small symmetric eigenproblems, QR decompositions, and whole iterations of the
+// splitting in one kernel.
 //
 // Compiled at first use for REAL (type of the arrays; computations are in double),
 // TILES (rows come in tiles of eight) and WARPS. One thread block works on one
@@ -422,6 +423,71 @@ __device__ double balance(double primal, double change) {
     double ratio = sqrt(primal / change);
     if (ratio <= 1.5 && ratio >= 1.0 / 1.5) return 1.0;
     return fmin(fmax(sqrt(ratio), 0.5), 2.0);
+}
+
+// Sum over the lanes of a warp, in all of them.
+__device__ double over_lanes(double part) {
+    for (int apart = 16; apart; apart /= 2)
+        part += __shfl_xor_sync(0xffffffff, part, apart);
+    return part;
+}
+
+// Subtract from a column its part along a reflection's vector, twice.
+__device__ void reflect(double *column, const double *vector, double head, double twice,
+                        int from, int m) {
+    int lane = threadIdx.x % 32;
+    double along = 0.0;
+    for (int i = from + lane; i < m; i += 32)
+        along += (i == from ? head : vector[i]) * column[i];
+    along = twice * over_lanes(along);
+    for (int i = from + lane; i < m; i += 32)
+        column[i] -= along * (i == from ? head : vector[i]);
+    __syncwarp();
+}
+
+// Householder's QR decomposition of m × r matrices. Columns are kept one after
+// another; a reflection's vector stays below the diagonal of the column it made zero,
+// but for its first entry. A warp has the same columns throughout.
+extern "C" __global__ void __launch_bounds__(THREADS)
+qr(int m, int r, const REAL *matrices, REAL *basis, REAL *triangle) {
+    extern __shared__ double memory[];
+    int k = m < r ? m : r, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    double *a = memory, *q = a + m * r, *head = q + m * k;
+    double *twice = head + k, *diagonal = twice + k;
+    long long start = (long long)blockIdx.x * m * r;
+    for (int item = threadIdx.x; item < m * r; item += THREADS)
+        a[item % r * m + item / r] = (double)matrices[start + item];
+    for (int item = threadIdx.x; item < m * k; item += THREADS)
+        q[item] = item / m == item % m ? 1.0 : 0.0;
+    __syncthreads();
+    for (int j = 0; j < k; j++) {
+        const double *vector = a + j * m;
+        double square = 0.0;
+        for (int i = j + lane; i < m; i += 32) square += vector[i] * vector[i];
+        double length = sqrt(over_lanes(square)), first = vector[j];
+        if (threadIdx.x == 0) {
+            bool any = length > 0.0;
+            diagonal[j] = first > 0.0 ? -length : length;
+            head[j] = first - diagonal[j];
+            twice[j] = any ? 1.0 / (length * (length + fabs(first))) : 0.0;
+        }
+        __syncthreads();
+        for (int c = warp; c < r; c += WARPS)
+            if (c > j) reflect(a + c * m, vector, head[j], twice[j], j, m);
+        __syncthreads();
+    }
+    for (int j = k - 1; j >= 0; j--)
+        for (int c = warp; c < k; c += WARPS)
+            if (c >= j) reflect(q + c * m, a + j * m, head[j], twice[j], j, m);
+    __syncthreads();
+    for (int item = threadIdx.x; item < m * k; item += THREADS)
+        basis[(long long)blockIdx.x * m * k + item] =
+            (REAL)q[item % k * m + item / k];
+    for (int item = threadIdx.x; item < k * r; item += THREADS) {
+        int i = item / r, c = item % r;
+        double entry = i < c ? a[c * m + i] : (i == c ? diagonal[i] : 0.0);
+        triangle[(long long)blockIdx.x * k * r + item] = (REAL)entry;
+    }
 }
 
 // Iterate each problem until its copies agree to `eager`, or a certificate is due.

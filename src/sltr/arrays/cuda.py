@@ -22,8 +22,9 @@ from array_api_compat import is_cupy_array, is_torch_array
 
 Array = Any
 
-# The longest short sides for which the matrices fit into shared memory.
-LARGEST_EIGH, LARGEST_ITERATE = 64, 40
+# The longest short sides for which the matrices fit into shared memory; of the QR
+# decomposition, the number of entries that do.
+LARGEST_EIGH, LARGEST_ITERATE, LARGEST_QR = 64, 40, 6000
 # Types of the two libraries by name, and what they are called in C.
 _REALS = {
     prefix + name: real
@@ -108,9 +109,12 @@ def _kernel(name: str, real: str, tiles: int, index: int) -> Callable[..., None]
     warps = 16 if tiles <= 2 else 8
     options = (f"-DREAL={real}", f"-DTILES={tiles}", f"-DWARPS={warps}")
     code = Path(__file__).with_suffix(".cu").read_text(encoding="utf-8")
-    side = 8 * tiles
-    copies, matrices = {"eigh": (1, 2), "iterate": (2, 3)}[name]
-    shared = 8 * (8 * warps + copies * side * (3 + matrices * (side + 4)))
+    if name == "qr":
+        shared = 8 * LARGEST_QR
+    else:
+        side = 8 * tiles
+        copies, matrices = {"eigh": (1, 2), "iterate": (2, 3)}[name]
+        shared = 8 * (8 * warps + copies * side * (3 + matrices * (side + 4)))
     with cupy().cuda.Device(index):
         kernel = cupy().RawModule(code=code, options=options).get_function(name)
         kernel.max_dynamic_shared_size_bytes = shared
@@ -161,6 +165,62 @@ def eigh(matrices: Array, *, vectors: bool = True) -> tuple[Array, Array | None]
     columns = xp.empty((*batch, n, n), **place) if vectors else None
     _launch("eigh", matrices, prod(batch), n, n, matrices, values, columns)
     return values, columns
+
+
+def qr(matrices: Array) -> tuple[Array, Array]:
+    """Return orthonormal (…, m, k) and triangular (…, k, r) ones, k the lesser side."""
+    xp = array_api_compat.array_namespace(matrices)
+    matrices = in_c_order(matrices)
+    *batch, m, r = matrices.shape
+    place = {"dtype": matrices.dtype, "device": matrices.device}
+    basis = xp.empty((*batch, m, min(m, r)), **place)
+    triangle = xp.empty((*batch, min(m, r), r), **place)
+    _launch("qr", matrices, prod(batch), 8, m, r, matrices, basis, triangle)
+    return basis, triangle
+
+
+def repeated(
+    step: Callable[..., tuple[Array, ...]], state: tuple[Array, ...]
+) -> Callable[[int], tuple[Array, ...]]:
+    """Return what takes so many more steps from a state, and tells where they lead.
+
+    A step takes the arrays of a state and returns new ones. PyTorch's on CUDA is
+    recorded and replayed, so that its many small kernels are launched as one. It must
+    not wait for the device, and need not be the same function of anything else.
+    """
+    held = list(state)
+
+    def taken(n_steps: int) -> tuple[Array, ...]:
+        for _ in range(n_steps):
+            held[:] = step(*held)
+        return tuple(held)
+
+    if not (is_torch_array(state[0]) and state[0].is_cuda):
+        return taken
+    # The first step is taken, not recorded: kernels are loaded, constants computed.
+    torch, places = import_module("torch"), tuple(x.clone() for x in taken(1))
+    graph, now = torch.cuda.CUDAGraph(), torch.cuda.current_stream(state[0].device)
+    aside = torch.cuda.Stream(state[0].device)
+    aside.wait_stream(now)
+    with torch.cuda.stream(aside):
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            new = step(*places)
+            for place, value in zip(places, new, strict=True):
+                place.copy_(value)
+        finally:
+            graph.capture_end()
+    now.wait_stream(aside)
+    n_before = 1
+
+    def replayed(n_steps: int) -> tuple[Array, ...]:
+        nonlocal n_before
+        for _ in range(n_steps - n_before):
+            graph.replay()
+        n_before = 0
+        return places
+
+    return replayed
 
 
 def iterate(

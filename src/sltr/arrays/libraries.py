@@ -15,12 +15,19 @@ from sltr.arrays.resources import explained_memory
 Array = Any
 
 
+# Namespaces by type of array: small problems would spend their time on look-ups.
+_NAMESPACES: dict[type, Any] = {np.ndarray: _numpy_namespace}
+
+
 def array_namespace(*arrays: Array) -> Any:
     """Return the array-API namespace of these arrays."""
-    # Small problems spend most of their time on look-ups: NumPy takes a short way.
-    if all(type(x) is np.ndarray for x in arrays):
-        return _numpy_namespace
-    return array_api_compat.array_namespace(*arrays)
+    kind = type(arrays[0])
+    if kind in _NAMESPACES and all(type(x) is kind for x in arrays):
+        return _NAMESPACES[kind]
+    namespace = array_api_compat.array_namespace(*arrays)
+    if is_torch_array(arrays[0]) or array_api_compat.is_cupy_array(arrays[0]):
+        _NAMESPACES.setdefault(kind, namespace)
+    return namespace
 
 
 def is_array_api(x: object) -> bool:

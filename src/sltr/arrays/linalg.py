@@ -48,6 +48,18 @@ def eigvalsh(gram: Array) -> Array:
     return array_namespace(gram).linalg.eigvalsh(gram)
 
 
+def qr(x: Array) -> tuple[Array, Array]:
+    """Return an orthonormal basis and a triangle of each matrix, its product."""
+    if is_numpy(x):
+        return np.linalg.qr(x)
+    rows, columns = x.shape[-2:]
+    entries = rows * columns + (rows + 3) * min(rows, columns)
+    if _cuda.serves(x, entries, _cuda.LARGEST_QR):
+        return _cuda.qr(x)
+    result = array_namespace(x).linalg.qr(x)
+    return result[0], result[1]
+
+
 def _wants_cupy(gram: Array) -> bool:
     """Say whether to decompose torch's matrices by CuPy.
 
@@ -138,3 +150,4 @@ def can_iterate_splitting(matrices: Array) -> bool:
 
 
 in_c_order, iterate_splitting = _cuda.in_c_order, _cuda.iterate
+repeated = _cuda.repeated

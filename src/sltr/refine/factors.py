@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array, device, eigh
+from sltr.arrays import Array, array_namespace, as_array, device, eigh, qr
 from sltr.core.tensor import flatten, fold, own_mode_product, unfold
 
 Shape = tuple[int, ...]
@@ -95,7 +95,7 @@ def _leading_vectors(matrix: Array, n_vectors: int) -> Array:
     # There may be more vectors than columns: unit vectors take the other places.
     filling = xp.eye(rows, n_vectors, dtype=matrix.dtype, device=device(matrix))
     filling = xp.broadcast_to(filling, (n_items, rows, n_vectors))
-    basis = xp.linalg.qr(xp.concat([leading, filling], axis=2))[0]
+    basis = qr(xp.concat([leading, filling], axis=2))[0]
     return basis[:, :, :n_vectors]
 
 
@@ -375,7 +375,7 @@ class Tucker:
         if mode not in self._rows:
             xp = array_namespace(self.core)
             rows = xp.matrix_transpose(unfold(self.core, mode))
-            self._rows[mode] = xp.linalg.qr(rows)[0] if self.orthonormal else rows
+            self._rows[mode] = qr(rows)[0] if self.orthonormal else rows
         return self._rows[mode]
 
     def loadings(self, mode: int) -> Array:
@@ -425,7 +425,7 @@ class Tucker:
         block = xp.matrix_transpose(xp.reshape(vector, (n_items, rank, size)))
         if not self.orthonormal:
             return replace(self, factors=_replaced(self.factors, index, block))
-        factor, triangle = xp.linalg.qr(block)
+        factor, triangle = qr(block)
         matrix = triangle @ xp.matrix_transpose(self.rows(index))
         factors = _replaced(self.factors, index, factor)
         return Tucker(factors, fold(matrix, index, self.rank))
@@ -444,7 +444,7 @@ class Tucker:
             factor = factors[mode]
             if factor.shape[1] < factor.shape[2]:
                 continue
-            basis, triangle = xp.linalg.qr(factor)
+            basis, triangle = qr(factor)
             U, s, _ = xp.linalg.svd(triangle @ unfold(core, mode), full_matrices=False)
             singular = bool(xp.any(s[:, -1] <= 1e-12 * s[:, 0]))
             if singular or s.shape[1] < factor.shape[2]:

@@ -8,9 +8,17 @@ together allow short steps only: then steps are taken on working sets of entries
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
-from sltr.arrays import Array, array_namespace, as_array, clip, is_numpy, to_python
+from sltr.arrays import (
+    Array,
+    array_namespace,
+    as_array,
+    clip,
+    is_numpy,
+    repeated,
+    to_python,
+)
 from sltr.core.prox import soft_threshold
 from sltr.refine.subsets import Subsets
 
@@ -20,6 +28,8 @@ MAX_STEPS, TOLERANCE = 200, 2e-2
 SMALL_THRESHOLD = 0.03
 # Products that estimate the longest safe step, and what they may fall short of it.
 POWER_STEPS, POWER_MARGIN = 8, 1.1
+# Between two looks at an accelerator.
+STEPS_AT_ONCE = 8
 # Of squared lengths, in single precision.
 ROUNDING = 1e-3
 # Beyond this many entries, working sets: at first of this many entries, or of as many
@@ -95,19 +105,31 @@ def lasso(
 
 
 def _stepped(state: _State, max_steps: int) -> list[Array]:
-    """Return the coefficients (P,) of all items once each is done by itself."""
+    """Return the coefficients (P,) of all items once each is done by itself.
+
+    An accelerator takes several steps before anyone looks: what is done waits there,
+    and goes once it is half of the batch.
+    """
+    n_at_once, share = (1, 0.0) if is_numpy(state.threshold) else (STEPS_AT_ONCE, 0.5)
     places = list(range(state.threshold.shape[0]))
     found: dict[int, Array] = {}
-    for step in range(max_steps):
-        state, small = state.after_a_step()
-        done = to_python(small) if step < max_steps - 1 else [True] * len(places)
-        # A copy of each row: a view would keep all of them.
-        found |= {p: state.coef[i, :] + 0.0 for i, p in enumerate(places) if done[i]}
+    further = repeated(state.stepped, state.moving)
+    for step in range(0, max_steps, n_at_once):
+        moving = further(min(n_at_once, max_steps - step))
+        done = to_python(moving[-1])
+        if step + n_at_once >= max_steps:
+            done = [True] * len(places)
         kept = [i for i, over in enumerate(done) if not over]
+        n_done = len(places) - len(kept)
+        if n_done == 0 or (kept and n_done <= share * len(places)):
+            continue
+        coef = moving[0]
+        # A copy of each row: a view would keep all of them.
+        found |= {p: coef[i, :] + 0.0 for i, p in enumerate(places) if done[i]}
         if not kept:
             break
-        if len(kept) < len(places):  # large thresholds are done soon
-            places, state = [places[i] for i in kept], state.take(kept)
+        places, state = [places[i] for i in kept], state.take(kept, moving)
+        further = repeated(state.stepped, state.moving)
     return [found[place] for place in range(len(found))]
 
 
@@ -218,13 +240,11 @@ class _State:
 
     loss: _Loss
     threshold: Array  # (B,)
-    length: Array  # (B,), of the steps
     enough: Array  # (B,), the relative gap that ends an item
-    coef: Array  # (B, P)
-    fitted: Array  # (B, n)
-    ahead: Array  # (B, P), where the next step starts
-    ahead_fitted: Array  # (B, n)
-    momentum: Array  # (B,)
+    # What a step changes: coefficients (B, P) and fitted values (B, n), both again
+    # where the next step starts, momentum (B,), the steps' length (B,), and which
+    # items are done (B,).
+    moving: tuple[Array, ...]
 
     @staticmethod
     def start(loss: _Loss, threshold: Array, length: Array, enough: Array) -> _State:
@@ -232,66 +252,50 @@ class _State:
         xp = array_namespace(threshold)
         fitted = 0.0 * loss.subsets.target
         coef = xp.zeros_like(loss.X[:1, :]) + 0.0 * threshold[:, None]
-        momentum = xp.ones_like(threshold)
-        return _State(
-            loss, threshold, length, enough, coef, fitted, coef, fitted, momentum
-        )
+        momentum, done = xp.ones_like(threshold), threshold != threshold
+        moving = (coef, fitted, coef, fitted, momentum, length, done)
+        return _State(loss, threshold, enough, moving)
 
-    def take(self, items: Sequence[int]) -> _State:
-        """Return the state of some items."""
-        xp = array_namespace(self.coef)
-        index = as_array(items, self.coef, dtype=xp.int64)
-        arrays = [getattr(self, field.name) for field in fields(self)[1:]]
-        return _State(
-            self.loss.of(items), *(xp.take(array, index, axis=0) for array in arrays)
-        )
+    def take(self, items: Sequence[int], moving: tuple[Array, ...]) -> _State:
+        """Return the state of some items, after steps that led here."""
+        xp = array_namespace(self.threshold)
+        index = as_array(items, self.threshold, dtype=xp.int64)
+        arrays = (self.threshold, self.enough, *moving)
+        threshold, enough, *moving = (xp.take(x, index, axis=0) for x in arrays)
+        return _State(self.loss.of(items), threshold, enough, tuple(moving))
 
-    def after_a_step(self) -> tuple[_State, Array]:
-        """Return the state after a step, and which items are done, (B,)."""
-        xp, loss = array_namespace(self.coef), self.loss
-        residual = loss.subsets.target - self.ahead_fitted
-        slope = loss.spread(residual)
-        length = self.length[:, None]
-        new = soft_threshold(
-            self.ahead + length * slope, length * self.threshold[:, None]
-        )
-        fitted = loss.fitted(new)
-        moved, bent = new - self.ahead, fitted - self.ahead_fitted
+    def stepped(self, *moving: Array) -> tuple[Array, ...]:
+        """Return what a step makes of `moving`. Nothing here waits for a device."""
+        coef, fitted, ahead, ahead_fitted, momentum, length, done = moving
+        xp, loss = array_namespace(coef), self.loss
+        residual = loss.subsets.target - ahead_fitted
+        slope, along = loss.spread(residual), length[:, None]
+        new = soft_threshold(ahead + along * slope, along * self.threshold[:, None])
+        new_fitted = loss.fitted(new)
+        moved, bent = new - ahead, new_fitted - ahead_fitted
         curvature, size = loss.product(bent, bent), xp.linalg.vecdot(moved, moved)
         # The step was safe if the loss bends no more than it assumed.
-        safe = self.length * curvature <= (1.0 + ROUNDING) * size
+        safe = length * curvature <= (1.0 + ROUNDING) * size
         # A safe step lowers the objective: the gap where it starts bounds its end's.
-        gap = _gap(loss, self.ahead, residual, slope, self.threshold)
-        done = safe & (gap <= self.enough)
-        grown = (1.0 + xp.sqrt(1.0 + 4.0 * self.momentum**2)) / 2.0
-        pace = ((self.momentum - 1.0) / grown)[:, None]
-        state = replace(
-            self,
-            coef=new,
-            fitted=fitted,
-            ahead=new + pace * (new - self.coef),
-            ahead_fitted=fitted + pace * (fitted - self.fitted),
-            momentum=grown,
-        )
-        if not bool(xp.all(safe)):
-            limit = size / xp.where(curvature > 0, curvature, 1.0)
-            state = state._or_back(safe, self, limit)
-        return state, done
-
-    def _or_back(self, safe: Array, before: _State, limit: Array) -> _State:
-        """Return items whose step was not safe to where they were, for shorter ones.
-
-        `limit` is the length that would have been, (B,).
-        """
-        xp, row = array_namespace(safe), safe[:, None]
-        return replace(
-            self,
-            length=xp.where(safe, self.length, limit / POWER_MARGIN),
-            coef=xp.where(row, self.coef, before.coef),
-            fitted=xp.where(row, self.fitted, before.fitted),
-            ahead=xp.where(row, self.ahead, before.coef),
-            ahead_fitted=xp.where(row, self.ahead_fitted, before.fitted),
-            momentum=xp.where(safe, self.momentum, 1.0),
+        gap = _gap(loss, ahead, residual, slope, self.threshold)
+        grown = (1.0 + xp.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+        pace = ((momentum - 1.0) / grown)[:, None]
+        ahead = new + pace * (new - coef)
+        ahead_fitted = new_fitted + pace * (new_fitted - fitted)
+        now_done = done | (safe & (gap <= self.enough))
+        if is_numpy(safe) and bool(xp.all(safe)):  # what is done has left the batch
+            return new, new_fitted, ahead, ahead_fitted, grown, length, now_done
+        # Others go back to where they were, for shorter steps; what is done stays.
+        limit = size / xp.where(curvature > 0, curvature, 1.0)
+        row, stays = safe[:, None], (done | ~safe)[:, None]
+        return (
+            xp.where(stays, coef, new),
+            xp.where(stays, fitted, new_fitted),
+            xp.where(row, ahead, coef),
+            xp.where(row, ahead_fitted, fitted),
+            xp.where(safe, grown, 1.0),
+            xp.where(safe, length, limit / POWER_MARGIN),
+            now_done,
         )
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from sltr.arrays import Array, array_namespace, device
+from sltr.arrays import Array, array_namespace, device, qr
 from sltr.core.tensor import flatten
 from sltr.refine.factors import CP, Structure, Tucker, khatri_rao
 from sltr.refine.low_rank import Sweeps
@@ -232,7 +232,7 @@ def _narrowed(structure: Structure, modes: Sequence[int]) -> tuple[Structure, Ar
         chosen = [structure.factors[mode] for mode in modes]
         if not chosen:
             return structure, xp.ones_like(first[:, :1, :1])
-        basis, small = xp.linalg.qr(khatri_rao(chosen, first))
+        basis, small = qr(khatri_rao(chosen, first))
         places = {mode % len(structure.factors) for mode in modes}
         kept = [f for m, f in enumerate(structure.factors) if m not in places]
         return CP([*kept, small], structure.sizes, None), basis
