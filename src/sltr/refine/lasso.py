@@ -261,8 +261,8 @@ class _State:
         xp = array_namespace(self.threshold)
         index = as_array(items, self.threshold, dtype=xp.int64)
         arrays = (self.threshold, self.enough, *moving)
-        threshold, enough, *moving = (xp.take(x, index, axis=0) for x in arrays)
-        return _State(self.loss.of(items), threshold, enough, tuple(moving))
+        threshold, enough, *rest = (xp.take(x, index, axis=0) for x in arrays)
+        return _State(self.loss.of(items), threshold, enough, tuple(rest))
 
     def stepped(self, *moving: Array) -> tuple[Array, ...]:
         """Return what a step makes of `moving`. Nothing here waits for a device."""

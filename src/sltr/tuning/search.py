@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import Parallel, delayed
 
-from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
+from sltr.arrays import Array, array_namespace, free_entries, is_numpy, to_numpy
 from sltr.refine.factors import Structure
 from sltr.refine.low_rank import CPStep, Swept, TuckerStep
 from sltr.samples.samples import is_lazy
@@ -64,6 +64,9 @@ from sltr.tuning.task import Pilots, Task, ridge_pilots, working_responses
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
+
+# Arrays of all coefficients that a step of the Lasso holds at once.
+LASSO_ARRAYS = 16
 
 
 def search(
@@ -697,7 +700,9 @@ def _lasso_rows(
     task, folds = refits.task, refits.folds
     xp, policy, n_folds = array_namespace(task.Y), task.policy, len(folds.rows)
     n_fits = len(thresholds) * task.Y.shape[1]
-    size = policy.batch_entries // (n_fits * sum(task.samples.flat.shape))
+    # A device reads the samples once for the whole batch, and has room for more.
+    room = max(policy.batch_entries, free_entries(task.Y) // LASSO_ARRAYS)
+    size = room // (n_fits * sum(task.samples.flat.shape))
     size = max(1, min(n_folds, size))
     rows: list[Row] = []
     kept: dict[Candidate, list[Array]] = {}
