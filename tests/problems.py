@@ -10,8 +10,7 @@ from functools import cached_property, reduce
 import numpy as np
 from oracles import cvx_solution, feasible, groups_of, objective, unfold_by_loop
 
-from sltr.core.problem import Problem
-from sltr.core.sparsity import Sparsity
+from sltr.core.problem import Problem, Sparsity
 
 
 @dataclass(frozen=True, eq=False)

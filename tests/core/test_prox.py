@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles import assert_close, map_singular_values, soft
 
+from sltr.core.ppxa import NonNegative, SparseBall, SparseNorm
+from sltr.core.problem import Sparsity
 from sltr.core.prox import (
     Nuclear,
     SpectralBall,
@@ -16,7 +18,6 @@ from sltr.core.prox import (
     soft_threshold,
     threshold_singular_values,
 )
-from sltr.core.sparsity import NonNegative, SparseBall, SparseNorm, Sparsity
 
 CENTRE = np.array([[1.0, -2.0, 0.5, 0.0], [0.0, 3.0, -1.0, 1.5], [2.0, 0.0, 0.0, -1.0]])
 

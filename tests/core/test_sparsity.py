@@ -19,7 +19,7 @@ from problems import POSED
 
 from sltr.core.admm import admm
 from sltr.core.estimate import Settings, estimate, estimate_with, make_sparsity
-from sltr.core.sparsity import Region, Sparsity
+from sltr.core.problem import Region, Sparsity
 
 SHAPE = (3, 4)
 WEIGHTS = np.array([[1.0, 0.5, 0.0, 2.0], [0.0, 1.0, 1.0, 3.0], [1.0, 1.0, 0.2, 0.0]])

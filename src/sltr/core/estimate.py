@@ -36,8 +36,7 @@ from sltr.core.grid import (
     runs_of_close_pilots,
     solve_grid,
 )
-from sltr.core.problem import Problem, Result, joined, spread_over
-from sltr.core.sparsity import Sparsity
+from sltr.core.problem import Problem, Result, Sparsity, joined, spread_over
 from sltr.core.tensor import fold, unfold
 from sltr.parameters import check_choice, check_count, refuse, unmasked
 

@@ -23,7 +23,6 @@ from enum import Enum
 
 from sltr.arrays import Array, array_namespace, as_array, to_python
 from sltr.core.admm import Start, admm, cold_start, default_steps
-from sltr.core.ppxa import solve_by_ppxa
 from sltr.core.problem import Problem, Result, exact, joined, spread_over
 
 # Pilots that are this close to multiples of each other, relative to their largest
@@ -103,6 +102,8 @@ class _Solved:
 
 
 def _by_ppxa(problem: Problem, tol: float, max_iter: int) -> Result:
+    from sltr.core.ppxa import solve_by_ppxa
+
     if float(problem.sparse_radius[0]) == 0.0:  # only the pilot is feasible
         return exact(problem.pilot, problem.sparse_radius)
     return solve_by_ppxa(problem, tol=tol, max_iter=max_iter)

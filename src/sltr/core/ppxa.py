@@ -12,11 +12,12 @@ u_i = (y_i − p_i) / (Nγ) are subgradients that sum to zero: they certify it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from sltr.arrays import Array, array_namespace
-from sltr.core.problem import Problem, Result, spread_over
-from sltr.core.prox import Nuclear, SpectralBall, Term
-from sltr.core.sparsity import NonNegative, SparseBall, SparseNorm
+from sltr.arrays import Array, array_namespace, clip
+from sltr.core.problem import Problem, Region, Result, Sparsity, spread_over
+from sltr.core.prox import Nuclear, SpectralBall, Term, indicator
 from sltr.core.tensor import fold, unfold
 
 
@@ -97,6 +98,63 @@ def solve_by_ppxa(
         return x, *problem.certificate(x, nuclear, spectral, exact=tol < 1e-7)
 
     return ppxa(terms, Z, certify, step=a, tol=tol, max_iter=max_iter)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseNorm:
+    """The norm weight · R(x)."""
+
+    sparsity: Sparsity
+    weight: float | Array = 1.0
+
+    def value(self, x: Array) -> Array:
+        """Return weight · R(x) of each tensor."""
+        return self.weight * self.sparsity.norm(x)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Shrink each group by step · weight · ω_g."""
+        return self.sparsity.shrink(v, step * self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseBall:
+    """The indicator of R*(x − centre) ≤ radius. Its prox ignores the step."""
+
+    sparsity: Sparsity
+    centre: Array
+    radius: float | Array
+
+    def value(self, x: Array) -> Array:
+        """Return 0 inside the ball (to rounding), infinity outside."""
+        excess = self.sparsity.sizes(x - self.centre) - self._region.radii
+        largest = array_namespace(x).max(excess, axis=self.sparsity.modes)
+        return indicator(largest + self.radius, self.radius, x, self.sparsity.n_modes)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Move each group into its ball, whatever the step."""
+        return self._region.nearest(v)
+
+    @cached_property
+    def _region(self) -> Region:
+        # The ball alone: non-negative entries are another term.
+        return Region(replace(self.sparsity, positive=False), self.centre, self.radius)
+
+
+@dataclass(frozen=True, eq=False)
+class NonNegative:
+    """The indicator of x ≥ 0. Its prox ignores the step."""
+
+    n_modes: int
+
+    def value(self, x: Array) -> Array:
+        """Return 0 where no entry is negative, infinity elsewhere."""
+        xp = array_namespace(x)
+        least = xp.min(x, axis=tuple(range(-self.n_modes, 0)))
+        return xp.where(least >= 0, 0.0, xp.inf)
+
+    def prox(self, v: Array, step: float | Array) -> Array:
+        """Cut negative entries, whatever the step."""
+        return clip(v, 0.0, None)
 
 
 class _Unfolded:

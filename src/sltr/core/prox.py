@@ -4,7 +4,7 @@ There are two kernels, clipping entries and clipping singular values.
 Thresholding is "identity minus clip" (Moreau's identity), and a ball about a
 centre is the same clip, shifted. Matrix terms act on the last two axes; every
 other axis is a batch. The terms of the sparse half, which need no matrix, are in
-`sparsity`.
+`ppxa`, which sums them.
 """
 
 from __future__ import annotations

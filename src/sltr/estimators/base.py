@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings, make_sparsity
 from sltr.core.families import FAMILIES, Family
-from sltr.core.sparsity import Sparsity
+from sltr.core.problem import Sparsity
 from sltr.core.tensor import flatten, numerical_ranks
 from sltr.estimators.labels import (
     calibrated_scores,
