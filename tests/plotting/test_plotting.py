@@ -569,9 +569,9 @@ def test_a_single_gap_is_no_line(rng):
     with pytest.raises(ValueError, match=r"gap of 0\.25 after 9 iterations"):
         plotting.plot_convergence(last)
     X = rng.standard_normal((60, 5, 4))
-    tuned = SLTRRegressorCV().fit(X, X[:, 0, 0])
-    with pytest.raises(ValueError, match="gap of 0 after"):
-        plotting.plot_convergence(tuned)
+    for model in (SLTRRegressorCV(), SLTRRegressor(refine=("cp", 1, 0.1))):
+        with pytest.raises(ValueError, match="gap of 0 after"):
+            plotting.plot_convergence(model.fit(X, X[:, 0, 0]))
 
 
 @pytest.mark.parametrize("coupling", ["average", "joint"])

@@ -183,7 +183,7 @@ class _SLTR(SLTRBase):
         self.pilot_method_ = task.system.method
         self.refine_settings_ = member.candidate.settings
         self.n_passes_ = passes_made(task.samples.X)
-        self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
+        self.dual_gap_, self.n_iter_ = fitted.dual_gap, max(1, int(n_iter.max()))
         self._set_coef(task, fitted, member.scale)
         self._tell()
 
@@ -312,10 +312,12 @@ class SLTRRegressor(TensorResponses, _SLTR):
         How the pilot was found: by the Gram matrix of the samples, by the moments of
         the features, or by conjugate gradients.
     dual_gap_ : float
-        Largest relative duality gap over the modes' problems: of the estimate, before
-        a refinement, of which it says nothing.
+        Largest relative duality gap over the modes' problems that `coef_` is the mean
+        of. A refit is a better pilot, and `coef_` that pilot with radii of zero. So its
+        gap is zero, and says nothing about the refit.
     n_iter_ : int
-        Largest number of iterations over the modes' problems; 1 for a closed form.
+        Largest number of iterations over the modes' problems, or over those of the
+        estimate that a refit starts from; 1 for a closed form.
     n_passes_ : float
         How often samples that stay in a file or on a cluster were read; 0 in memory.
     ranks_ : tuple of int

@@ -252,7 +252,7 @@ class _SLTRCV(SLTRBase):
         self.refine_settings_ = best.candidate.settings
         self.responses_ = RESPONSES[int(best.candidate.shared)]
         self.pilot_method_ = task.system.method
-        self.dual_gap_, self.n_iter_ = float(gap.max()), max(1, int(n_iter.max()))
+        self.dual_gap_, self.n_iter_ = fitted.dual_gap, max(1, int(n_iter.max()))
         self.n_passes_ = passes_made(task.samples.X)
         self.weights_, self.best_index_ = choice.weights, choice.index
         self.best_score_ = float(choice.scores[:, choice.index].mean())
@@ -351,7 +351,7 @@ n_passes_, ranks_, mask_, \
 standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, iterations are the worst of the estimates involved. The gap is
-        that of `coef_`: zero with `rule="average"`, whose last step has a closed form.
+        that of `coef_`: zero where refits take part, whose last step has a closed form.
     sparse_radius_ : float or None
         Of the last step, relative to the largest entry of `refined_`: 0 leaves the
         refined pilot as it is, 1 says that nothing was found. None where there is no

@@ -113,10 +113,10 @@ class Summary:
     def _gap_text(self) -> str:
         if self.sparse_radius is not None:
             return f"{self.dual_gap:.1e}: the last step has a closed form"
-        plain = self.n_averaged == 1 and self.chosen["refine"] in (None, "scale")
-        whose = "" if plain else ", of the estimates before refinement"
+        if self.chosen["refine"] not in (None, "scale"):
+            return f"{self.dual_gap:.1e}: radii of zero leave the refit as it is"
         steps = f"{self.n_iter} iteration{'s' if self.n_iter > 1 else ''}"
-        return f"{self.dual_gap:.1e} (asked for {self.tol:.1e}) after {steps}{whose}"
+        return f"{self.dual_gap:.1e} (asked for {self.tol:.1e}) after {steps}"
 
     def _p_text(self) -> str:
         return f"{self.p_value:.2g} ({self.n_permutations} permutations)"

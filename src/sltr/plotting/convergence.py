@@ -73,6 +73,8 @@ def gap_history(model: Any, n_points: int = 20) -> tuple[np.ndarray, np.ndarray]
     )
     n_iter = int(np.max(np.asarray(getattr(model, "n_iter_", 1))))
     closed = getattr(model, "sparse_radius_", None) is not None
+    refine = getattr(model, "refine_", getattr(model, "refine", None))
+    closed = closed or refine not in (None, "scale")
     if not hasattr(model, "pilot_") or changed or closed or n_iter < 3:
         return None
     pilot = np.asarray(to_numpy(model.pilot_))

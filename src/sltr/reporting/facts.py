@@ -275,6 +275,7 @@ def model_facts(
         "rank_ranges": [_range(mode) for mode in zip(*ranks, strict=True)],
         "radius": None if answer is None else answer.radius,
         "last_step": last_step_text(None if answer is None else answer.radius),
+        "closed_form": _closed(kinds, answer),
         "certificate": _certificate(convergence, kinds, answer),
         "n_passes": getattr(model, "n_passes_", 0.0),
         "n_test": outcome.n_samples if held_out else 0,
@@ -384,6 +385,13 @@ def _range(values: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
+def _closed(kinds: list[str | None], answer: Answer | None) -> bool:
+    """Say whether the coefficient is a closed form about a refined pilot."""
+    if answer is not None and answer.radius is not None:
+        return True
+    return not set(kinds) <= {None, "scale"}
+
+
 def _certificate(
     convergence: Mapping[str, Any] | None,
     kinds: list[str | None],
@@ -396,17 +404,18 @@ def _certificate(
             "The problem about the refined pilot has a closed form: the duality gap of "
             "the coefficient is zero."
         )
+    if _closed(kinds, answer):
+        return (
+            "The refit is its own pilot, and radii of zero leave it as it is: the "
+            "duality gap of the coefficient is zero."
+        )
     text = f"The solver stopped after {convergence['nIter']} iterations"
     if convergence["value"] is None:
         return f"{text}; the method has no certificate of optimality."
     tol = convergence["tol"]
     bound = "" if tol is None else f" (tolerance {tol:.0e})"
     value = f"{convergence['name']} of {convergence['value']:.1e}{bound}"
-    # A refit has no such proof, and the Lasso no part in it.
-    before = "" if kinds == [None] else ", of the SLTR estimate before refinement"
-    if kinds == ["sparse"]:
-        before = ", of an SLTR estimate that has no share in the coefficient"
-    return f"{text} at a {value}{before}."
+    return f"{text} at a {value}."
 
 
 def versions() -> dict[str, str]:

@@ -42,7 +42,8 @@ class Fitted:
     of the responses less what was subtracted from them.
 
     Gap, iterations and convergence are the worst of the estimates that were solved
-    for. Where the last step was taken, the coefficient is its exact solution.
+    for. Where refits take part, the coefficient is the exact solution of the last
+    step's problem instead: of radius zero, with a single point, if none was chosen.
     """
 
     coef: Array  # (S, K, p1, …, pM)
@@ -55,6 +56,12 @@ class Fitted:
     converged: Array
     lasso_gap: float = 0.0  # where a Lasso refit ran out of steps
     residual: float = 0.0  # of a likelihood's pilots, see `Pilots`
+    closed: bool = False  # whether the coefficient is a closed form
+
+    @property
+    def dual_gap(self) -> float:
+        """The largest gap of the coefficients on all samples, the first subset."""
+        return 0.0 if self.closed else float(to_numpy(self.gap[0, :]).max())
 
 
 def final_fit(
@@ -88,18 +95,19 @@ def final_fit(
     n_first = int(task.fit_intercept)
     xp, unit = array_namespace(coef), as_array(task.y_unit, coef)
     pilot = xp.reshape(mean.pilots.coef[:, 0, ...], coef.shape)
-    gap, n_iter, converged = _worst(mean.solved)
+    gap, n_iter, converged = _worst(mean.solved, mean.pilots)
     return Fitted(
         _as_given(task, answer),
         _as_given(task, entries),
         _as_given(task, _entries(task, pilot)),
         xp.sum(beside[:, :n_first, :], axis=1) * unit,
         beside[:, n_first:, :] * unit,
-        gap if radius is None else 0.0 * gap,
+        gap,
         n_iter,
         converged,
         lasso_gap=mean.lasso_gap,
         residual=mean.pilots.residual,
+        closed=radius is not None or not all(m.candidate.is_plain for m in members),
     )
 
 
@@ -257,15 +265,13 @@ def _mean_fit(
     # tensor, or do not.
     starts = {c.shared: c.plain for c in reversed(refits) if c.has_start}
     by_setting: dict[Candidate, list[Member]] = {}
-    first = members[0].candidate.plain
-    if first not in known:  # it is solved for in any case: its gap is reported
-        by_setting[first] = []
     for start in starts.values():
         by_setting.setdefault(start, [])
     for member in fitted:
         if member.candidate.is_plain:
             by_setting.setdefault(member.candidate.plain, []).append(member)
-    epsilons = list(dict.fromkeys([first.epsilon, *(c.epsilon for c in by_setting)]))
+    pilots_of = [members[0].candidate, *by_setting]  # the first one's is reported
+    epsilons = list(dict.fromkeys(candidate.epsilon for candidate in pilots_of))
     if task.family is not None and refits and task.working is None:
         working = working_responses(task, training, epsilons[0])
         task = replace(task, working=working)
@@ -380,9 +386,12 @@ def _scaled(coef: Array, scale: np.ndarray) -> Array:
     return coef * as_array(scale, coef)[..., None]
 
 
-def _worst(solved: Sequence[PlainFits]) -> tuple[Array, Array, Array]:
+def _worst(solved: Sequence[PlainFits], pilots: Pilots) -> tuple[Array, Array, Array]:
     """Return the largest gap and n_iter, and whether all converged: (S, K)."""
-    xp = array_namespace(solved[0].gap)
+    xp = array_namespace(pilots.coef)
+    if not solved:  # a Lasso needs no estimate
+        nothing = 0.0 * pilots.coef[:, 0, :, 0]
+        return nothing, nothing, nothing == 0.0
     gap, n_iter, converged = (
         xp.concat([getattr(fits, name)[:, 0, ...] for fits in solved], axis=2)
         for name in ("gap", "n_iter", "converged")
