@@ -90,10 +90,11 @@ def feasible(W, Z, a, bs, modes, groups=None):
     return Z + (W - Z) / ratio
 
 
-def cvx_solution(Z, a, bs, alpha, betas, modes, groups=None, positive=False):
+def cvx_solution(Z, a, bs, alpha, betas, modes, groups=None, positive=False, tol=1e-8):
     """Solve one sparse and low-rank problem by an interior point method.
 
-    Returns the optimal value and the solution, shaped like Z.
+    Returns the optimal value and the solution, shaped like Z. The gap between primal
+    and dual value and the residuals are below `tol`, else it is no solution.
     """
     places = np.arange(Z.size).reshape(Z.shape)
     cp = pytest.importorskip("cvxpy")
@@ -115,7 +116,8 @@ def cvx_solution(Z, a, bs, alpha, betas, modes, groups=None, positive=False):
         cost = cost + beta * cp.normNuc(matrix)
         constraints.append(cp.sigma_max(matrix - Z.reshape(-1)[order]) <= b)
     problem = cp.Problem(cp.Minimize(cost), constraints)
-    problem.solve(solver=cp.CLARABEL)
+    within = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tol)
+    problem.solve(solver=cp.CLARABEL, **within)
     assert problem.status == cp.OPTIMAL
     return float(problem.value), np.asarray(w.value).reshape(Z.shape)
 

@@ -141,8 +141,9 @@ def test_a_grid_of_estimates_is_optimal_for_each_pair_of_radii(posed, schedule):
         inside = feasible(found.coef[g], posed.Z, a, bs, modes, groups)
         np.testing.assert_allclose(inside, found.coef[g], atol=1e-4 * largest)
         value = objective(inside, 1.0, betas, modes, groups)
+        # Where nearly all entries are zero, rounding keeps it from a gap of 1e-8.
         optimum, _ = cvx_solution(
-            posed.Z, a, bs, 1.0, betas, modes, groups, posed.positive
+            posed.Z, a, bs, 1.0, betas, modes, groups, posed.positive, tol=1e-7
         )
         assert value <= optimum * (1 + 3e-5) + 1e-5 * largest
         assert found.converged[g]
