@@ -22,10 +22,11 @@ from time import perf_counter
 
 import numpy as np
 
+from sltr.arrays.resources import memory_bytes
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.ridge import cheapest_method
-from sltr.samples.budget import Budget, memory_bytes
 from sltr.samples.samples import lazy_samples
+from sltr.samples.stored import Budget
 from sltr.tuning.candidates import DEFAULT_REFINEMENTS
 
 SHAPE = (80, 80, 80)

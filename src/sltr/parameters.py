@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from math import isfinite, prod
+from math import isfinite
 from numbers import Integral
 from time import monotonic
 from typing import Any, NoReturn
@@ -73,38 +73,6 @@ def check_count(
         limit = f" and at most {largest}" if told else ""
         refuse(name, value, f"a whole number of at least {smallest}{limit}")
     return int(value)
-
-
-def check_running(estimator: Any) -> None:
-    """Refuse a number of jobs, or a listener to the progress, that is none."""
-    jobs, progress = (getattr(estimator, n, None) for n in ("n_jobs", "progress"))
-    whole = isinstance(jobs, Integral) and not isinstance(jobs, bool)
-    if jobs is not None and not (whole and 0 < abs(jobs) <= LARGEST_COUNT):
-        refuse("n_jobs", jobs, "None, 1 or more, or -1 for all cores")
-    if progress is not None and not callable(progress):
-        refuse("progress", progress, "None, or a function of two numbers")
-
-
-def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
-    """Return `feature_shape` if samples of the given shape, flat rows, fold into it."""
-    n_features = prod(given)
-    try:
-        clean = tuple(int(size) for size in shape)
-    except (TypeError, ValueError, OverflowError):
-        clean = ()
-    if not clean or any(size < 1 for size in clean) or prod(clean) != n_features:
-        msg = (
-            f"feature_shape={shape!r} was given for rows of {n_features} entries; "
-            f"expected positive sizes whose product is {n_features}."
-        )
-        raise ValueError(msg)
-    if len(given) > 1 and clean != given:
-        msg = (
-            f"feature_shape={shape!r} was given for samples of shape {given}; expected "
-            "flat rows, or that shape. Reshape X, or leave it out."
-        )
-        raise ValueError(msg)
-    return clean
 
 
 def check_sequence(values: Any, name: str) -> list:

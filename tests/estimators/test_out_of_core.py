@@ -21,8 +21,8 @@ from sltr import (
     sltr_path,
 )
 from sltr.estimators.base import SLTRBase
-from sltr.samples.budget import Budget
-from sltr.tuning import held_out
+from sltr.samples.stored import Budget
+from sltr.tuning import stored
 from sltr.tuning.candidates import DEFAULT_REFINEMENTS
 from sltr.tuning.passes import StoredRefits
 from sltr.tuning.policy import DEFAULT
@@ -40,7 +40,7 @@ every_size = pytest.mark.parametrize("size", SIZES, ids=["wide", "tall"])
 def share_blocks(monkeypatch, block_share, **options):
     """Let blocks take another part of the memory limit."""
     budget = partial(Budget, block_share=block_share, **options)
-    monkeypatch.setattr("sltr.samples.check.Budget", budget)
+    monkeypatch.setattr("sltr.samples.stored.Budget", budget)
 
 
 @pytest.fixture(autouse=True)
@@ -151,13 +151,13 @@ def test_processes_get_no_more_than_the_memory_limit(rng, monkeypatch):
     X, y = drawn(rng, SIZES[0])
     at_once = []
 
-    class Counted(held_out.Parallel):
+    class Counted(stored.Parallel):
         def __call__(self, work):
             work = list(work)
             at_once.append(len(work))
             return super().__call__(work)
 
-    monkeypatch.setattr(held_out, "Parallel", Counted)
+    monkeypatch.setattr(stored, "Parallel", Counted)
     options = {**SMALL_GRID, "cv": 6, "n_jobs": 4, "memory_limit": "1MB"}
     options["refine"] = None
     found = {}
@@ -198,14 +198,14 @@ def test_close_penalties_stay_together_as_far_as_memory_allows(rng):
     first, other = rng.normal(size=(2, 1, 30))
     close = np.stack([first, first * 1.0001, first * 1.0002, other, other * 1.0001])
     cut = [slice(0, 3), slice(3, 5)]
-    assert held_out._close_penalties(close, 5) == cut
-    assert held_out._close_penalties(close, 2) == [
+    assert stored._close_penalties(close, 5) == cut
+    assert stored._close_penalties(close, 2) == [
         slice(0, 2),
         slice(2, 3),
         slice(3, 5),
     ]
     both = np.concatenate([close, rng.normal(size=close.shape)], axis=1)
-    assert len(held_out._close_penalties(both, 5)) == 5
+    assert len(stored._close_penalties(both, 5)) == 5
 
 
 def test_penalties_one_by_one_find_the_same(rng, monkeypatch):
@@ -213,14 +213,14 @@ def test_penalties_one_by_one_find_the_same(rng, monkeypatch):
     options = {**SMALL_GRID, "epsilons": [0.5, 0.501], "memory_limit": "1MB", "cv": 3}
     options |= {"refine": None, "rule": "best"}
     counts = []
-    original = held_out.stored_parts
+    original = stored.stored_parts
 
     def counted(*arguments):
         for parts in original(*arguments):
             counts.append(len(parts))
             yield parts
 
-    monkeypatch.setattr(held_out, "stored_parts", counted)
+    monkeypatch.setattr(stored, "stored_parts", counted)
     together = SLTRRegressorCV(**options).fit(as_zarr(X), y)
     assert sum(counts) == 3
     counts.clear()

@@ -15,8 +15,7 @@ from sltr.refine.low_rank import Sweeps
 from sltr.refine.reweight import reweighted
 from sltr.refine.stored_sweeps import StoredSweeps
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.samples.budget import Budget
-from sltr.samples.stored import Stored
+from sltr.samples.stored import Budget, Stored
 
 SHAPES = [(6, 5), (5, 4, 3), (4, 6, 5), (3, 2, 3, 2)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)

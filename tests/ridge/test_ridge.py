@@ -2,12 +2,18 @@ import numpy as np
 import pytest
 from oracles import assert_close, leave_one_out_by_loop, ridge_by_normal_equations
 
-from sltr.ridge import RidgeLimits, cheapest_method, ridge_system
-from sltr.ridge import gram as dual
-from sltr.ridge.conjugate_gradients import CGRidge, conjugate_gradients
-from sltr.ridge.gram import GramRidge
+from sltr import ridge as dual
+from sltr.arrays.linalg import conjugate_gradients
+from sltr.ridge import (
+    CHOLESKY_PER_EIGH,
+    GramRidge,
+    RidgeLimits,
+    cheapest_method,
+    mean_loss,
+    ridge_system,
+)
+from sltr.ridge.conjugate_gradients import CGRidge
 from sltr.ridge.moments import MomentRidge
-from sltr.ridge.penalty import CHOLESKY_PER_EIGH, mean_loss
 from sltr.samples.samples import InMemory
 
 METHODS = ["dual", "primal", "cg"]

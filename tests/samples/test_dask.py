@@ -21,8 +21,8 @@ from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.inference import permutation_test
 from sltr.samples import dask as room
-from sltr.samples.budget import Budget
-from sltr.samples.samples import lazy_samples
+from sltr.samples.mapped import lazy_samples
+from sltr.samples.stored import Budget
 from sltr.tuning.policy import DEFAULT
 
 pytestmark = pytest.mark.usefixtures("samples_stay")
@@ -335,7 +335,7 @@ def test_a_worker_killed_while_tuning_changes_nothing(
     here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
     array = da.from_array(X, chunks=(10, 3, 5, 4))
     flag = tmp_path / "busy"
-    monkeypatch.setattr("sltr.tuning.held_out.solve_all_chunks", slow_solve(flag))
+    monkeypatch.setattr("sltr.tuning.stored.solve_all_chunks", slow_solve(flag))
 
     def busy(pids):
         return next(
@@ -436,7 +436,7 @@ def slow_moments(folder):
 
 
 def slow_solve(flag):
-    from sltr.tuning.held_out import solve_all_chunks
+    from sltr.tuning.stored import solve_all_chunks
 
     def slow(*job):
         flag.with_name(f"busy-{os.getpid()}").write_text(str(os.getpid()))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from oracles import assert_close
 
-from sltr.samples.budget import memory_bytes
+from sltr.arrays.resources import memory_bytes
 from sltr.samples.samples import InMemory
 
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from sltr.samples.front import Centring, check_squares, divide_by_unit, largest_entry
+from sltr.arrays import largest_entry
+from sltr.samples.check import check_squares
+from sltr.samples.front import Centring, divide_by_unit
 
 EXTREMES = [(np.float32, 1e-44), (np.float32, 3e38), (float, 1e-310), (float, 1e308)]
 

@@ -5,10 +5,10 @@ import pytest
 
 from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV
 from sltr.datasets import label
-from sltr.samples.budget import Budget
 from sltr.samples.front import Front, front_plan
-from sltr.samples.mapped import MappedFile
-from sltr.samples.samples import Samples, lazy_samples
+from sltr.samples.mapped import MappedFile, lazy_samples
+from sltr.samples.samples import Samples
+from sltr.samples.stored import Budget
 
 SHAPE = (6, 5, 4)
 N = 40

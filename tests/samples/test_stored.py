@@ -7,8 +7,9 @@ from sklearn.base import clone, is_classifier
 
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
-from sltr.samples.budget import Budget
-from sltr.samples.samples import fits_in_memory, is_left_in_place, lazy_samples
+from sltr.samples.check import fits_in_memory, is_left_in_place
+from sltr.samples.mapped import lazy_samples
+from sltr.samples.stored import Budget
 
 zarr = pytest.importorskip("zarr")
 

@@ -6,10 +6,9 @@ from sltr.tuning.choose import (
     agreement_weights,
     average_weights,
     best_index,
-    close_to,
     cv_table,
 )
-from sltr.tuning.folds import Folds
+from sltr.tuning.folds import Folds, close_to
 from sltr.tuning.policy import Policy
 
 

@@ -15,9 +15,8 @@ from sltr.tuning import fits as refits
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import low_rank_start
 from sltr.tuning.folds import Folds
-from sltr.tuning.held_out import HeldOut, memory_parts
+from sltr.tuning.held_out import HeldOut, low_rank_rows, memory_parts
 from sltr.tuning.policy import DEFAULT
-from sltr.tuning.search import _low_rank_rows
 from sltr.tuning.task import ridge_pilots
 
 SHAPE = (6, 5, 4)
@@ -65,7 +64,8 @@ def _searched(X, y, kind, baseline, policy):
     seeds = pilots.coef.reshape(3, 1, *X.shape[1:]).astype(np.float32)
     start = low_rank_start(single, folds.training, seeds, {})
     base = Candidate(10.0, 0.3, 0.3)
-    return folds, _low_rank_rows(single, folds, start, kind, base, losses)[0]
+    found = low_rank_rows(single, folds, start.first_step, kind, base, losses)
+    return folds, found[0]
 
 
 def ranks_tried(*args, **kwargs):

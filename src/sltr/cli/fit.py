@@ -79,9 +79,9 @@ def fit(
         sltr fit scan*.nii.gz --y labels.csv --target condition --mask mask.nii.gz
         sltr fit data.npz --device cuda
     """
+    from sltr.arrays.resources import memory_bytes
     from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
     from sltr.persistence.files import check_destination
-    from sltr.samples.budget import memory_bytes
 
     check_destination(out)
     choose(refine, REFINEMENTS, "--refine")
@@ -183,11 +183,11 @@ def tune(
     """
     from sklearn.model_selection import GridSearchCV
 
+    from sltr.arrays.resources import memory_bytes
     from sltr.comparison import tune as tune_method
     from sltr.comparison import tuned_model
     from sltr.peers.registry import method as registered
     from sltr.persistence.files import check_destination
-    from sltr.samples.budget import memory_bytes
     from sltr.tuning.folds import check_folds
 
     check_destination(out)

@@ -43,9 +43,9 @@ def predict(
         sltr predict model.sltr new.npy --out predictions.npy
         sltr predict model.sltr scan*.nii.gz --mask mask.nii.gz --json
     """
+    from sltr.arrays.resources import memory_bytes
     from sltr.persistence import load
     from sltr.persistence.files import check_destination
-    from sltr.samples.budget import memory_bytes
 
     if out is not None:
         if out.suffix not in (".csv", ".npy"):

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from sklearn.utils import Bunch
 
+from sltr.arrays.resources import working_bytes
 from sltr.datasets.chunks import decompressed_bytes
 from sltr.datasets.nifti import load_nifti
 from sltr.datasets.reading import (
@@ -40,7 +41,6 @@ from sltr.datasets.tables import (
     read_table,
     require_labels,
 )
-from sltr.samples.budget import working_bytes
 from sltr.samples.check import check_plain
 from sltr.samples.labelled import label
 from sltr.samples.stored import check_chunks

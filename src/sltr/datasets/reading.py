@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-from sltr.samples.budget import free_bytes, memory_bytes
+from sltr.arrays.resources import free_bytes, memory_bytes
 
 AnyPath = str | PathLike[str]
 # Names that an error message lists at most.

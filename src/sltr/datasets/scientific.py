@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from sltr.arrays.resources import working_bytes
 from sltr.datasets.reading import check_expansion, reading
-from sltr.samples.budget import working_bytes
 from sltr.samples.labelled import LabelledArray, Labels, unlabelled
 from sltr.samples.stored import check_chunks
 

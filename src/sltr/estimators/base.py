@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from html import escape
 from math import prod
-from typing import Any, ClassVar, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 from sklearn.base import (
@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import Settings, make_sparsity
-from sltr.core.families import FAMILIES, Family
 from sltr.core.problem import Sparsity
 from sltr.core.tensor import flatten, numerical_ranks
 from sltr.estimators.labels import (
@@ -31,10 +30,8 @@ from sltr.estimators.labels import (
     probabilities,
     winning_labels,
 )
-from sltr.estimators.summary import Summary, summarise
 from sltr.parameters import check_choice, refuse, verbose_logger, warn_caller
-from sltr.refine.lasso import MAX_STEPS
-from sltr.ridge.likelihood import MAX_STEPS as MAX_STEPS_OF_PILOT
+from sltr.refine.lasso import MAX_STEPS as LASSO_STEPS
 from sltr.samples.check import check_new_samples, explained_overflow
 from sltr.samples.covariates import (
     Encoding,
@@ -45,13 +42,15 @@ from sltr.samples.covariates import (
 from sltr.samples.front import Front, front_plan
 from sltr.samples.labelled import Labels
 from sltr.samples.samples import Samples, as_design, is_lazy
-from sltr.samples.smooth import mode_number
 from sltr.thumbnail import coef_array, coef_thumbnail, target_name
 from sltr.tuning.final import Fitted
 from sltr.tuning.folds import Split
-from sltr.tuning.maps import task_in_best_map
 from sltr.tuning.policy import DEFAULT, Policy
 from sltr.tuning.task import Task, prepare
+
+if TYPE_CHECKING:
+    from sltr.core.families import Family
+    from sltr.estimators.summary import Summary
 
 # Of a likelihood's pilot; Newton's steps end far below it.
 LARGEST_RESIDUAL = 1e-4
@@ -109,6 +108,8 @@ class SLTRBase(BaseEstimator):
         ranks, what was chosen, and the duality gap. A `test` by
         `sltr.inference.permutation_test` adds its p-value.
         """
+        from sltr.estimators.summary import summarise
+
         check_is_fitted(self, "coef_")
         return summarise(self, test)
 
@@ -137,6 +138,8 @@ class SLTRBase(BaseEstimator):
         """Return what is switched off together, in front of the samples."""
         slices, shape = self.slices, front.shape
         if slices is not None:
+            from sltr.samples.smooth import mode_number
+
             names = labels.names if labels and len(labels.names) == len(shape) else ()
             single = isinstance(slices, str) or not isinstance(slices, Iterable)
             asked = [slices] if single else list(slices)
@@ -164,6 +167,14 @@ class SLTRBase(BaseEstimator):
             kept = front.in_front(front.kept)
             found = make_sparsity(kept.shape, slices, weight, self.positive, kept)
         return found
+
+    def _lacking_room(self, X: Any, n_items: int) -> int | None:
+        """Return the memory limit that refits of X need, if theirs is lower."""
+        if not is_lazy(X):
+            return None
+        from sltr.tuning.passes import lacking_room
+
+        return lacking_room(X, n_items, self._policy)
 
     def _check_obeyed(self, refinements: Iterable[Any]) -> None:
         """Refuse refits where they would not obey what the sparse step has to."""
@@ -205,6 +216,8 @@ class SLTRBase(BaseEstimator):
                 what = f"{Y.shape[1]} responses of each sample"
                 refuse("y", what, "one count beside family='poisson'")
             check_counts(Y)
+        from sltr.core.families import FAMILIES
+
         # Two classes have one indicator: both families are the same.
         return FAMILIES["binomial" if labels and Y.shape[1] == 1 else self.family]
 
@@ -247,6 +260,10 @@ class SLTRBase(BaseEstimator):
                 shape_out=self._modes_out(Y),
                 front=front,
             )
+
+        if not plan.several:
+            return prepared(plan.first)
+        from sltr.tuning.maps import task_in_best_map
 
         return task_in_best_map(plan, prepared, splits)
 
@@ -363,7 +380,7 @@ def warn_of_lasso(gap: float) -> None:
     """Warn, with its gap, of a Lasso refit that ran out of steps; 0: there is none."""
     if gap > 0.0:
         warn_caller(
-            f"The Lasso of refine='sparse' stopped after {MAX_STEPS} steps at a "
+            f"The Lasso of refine='sparse' stopped after {LASSO_STEPS} steps at a "
             f"relative duality gap of {gap:.1e}. It predicts as it was compared, but "
             "is not the minimum. Entries of X that are nearly copies of each other, "
             "or in unlike units, do this: reduce or standardise X.",
@@ -374,8 +391,10 @@ def warn_of_lasso(gap: float) -> None:
 def warn_of_likelihood(residual: float) -> None:
     """Warn of a likelihood's pilot that ran out of steps."""
     if residual > LARGEST_RESIDUAL:
+        from sltr.ridge.likelihood import MAX_STEPS
+
         warn_caller(
-            f"The likelihood's pilot stopped after {MAX_STEPS_OF_PILOT} reweighted "
+            f"The likelihood's pilot stopped after {MAX_STEPS} reweighted "
             f"solves at a gradient of {residual:.1e}, relative to that of the null "
             "model. Increase epsilon, or divide X by its standard deviation.",
             ConvergenceWarning,
@@ -625,6 +644,8 @@ def tensor_predictions(model: Any, X: Any, covariates: Any = None) -> Array:
     """Return predictions (n, q1, …, qQ), or (n,) of numbers and of expected counts."""
     scores = scores_with_covariates(model, X, covariates)
     if getattr(model, "family", None) is not None:
+        from sltr.core.families import FAMILIES
+
         return FAMILIES[model.family].mean(scores)
     # A model of an earlier version has no shape of responses.
     shape_out = getattr(model, "shape_out_", ())

@@ -43,7 +43,7 @@ from sltr.estimators.partial_fit import (
     task_of_moments,
 )
 from sltr.parameters import check_choice, check_nonnegative, refuse
-from sltr.ridge.penalty import choose_epsilon
+from sltr.ridge import choose_epsilon
 from sltr.samples.check import check_samples, measured_weight
 from sltr.samples.front import Front
 from sltr.samples.labelled import FITTED
@@ -57,7 +57,6 @@ from sltr.tuning.candidates import (
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds
-from sltr.tuning.passes import lacking_room
 from sltr.tuning.search import choose_refit, inner_folds
 from sltr.tuning.task import Task
 
@@ -151,7 +150,7 @@ class _SLTR(SLTRBase):
         candidate = self._candidate(task, folds)
         n_subsets = 1 + (task.policy.inner_folds if folds is None else len(folds.rows))
         n_items = n_subsets * task.Y.shape[1]
-        check_room(self.refine, lacking_room(task.samples.X, n_items, task.policy))
+        check_room(self.refine, self._lacking_room(task.samples.X, n_items))
         self._check_obeyed([self.refine])
         member, held = choose_refit(task, candidate, self.refine, folds)
         training = task.everyone

@@ -53,7 +53,6 @@ from sltr.tuning.choose import (
 from sltr.tuning.final import Fitted, choose_radius, final_fit, reweighted_choice
 from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
 from sltr.tuning.held_out import HeldOut
-from sltr.tuning.passes import lacking_room
 from sltr.tuning.scores import default_metric
 from sltr.tuning.search import search
 from sltr.tuning.task import Task
@@ -128,8 +127,8 @@ class _SLTRCV(SLTRBase):
 
     def _refinements(self, X: Any, n_items: int) -> list[str | None]:
         """Return what to try; for samples left in place refits need some memory."""
+        needed = self._lacking_room(X, n_items)
         asked = check_refinements(self.refine)
-        needed = lacking_room(X, n_items, self._policy)
         if needed is not None and set(asked) == set(DEFAULT_REFINEMENTS):
             warn_caller(
                 "X stays where it is, and memory_limit leaves no room for refits: "

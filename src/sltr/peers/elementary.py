@@ -19,8 +19,13 @@ from sltr.estimators.base import (
 )
 from sltr.parameters import check_nonnegative
 from sltr.peers.search import LinearTrials, Searched, search
-from sltr.ridge import RidgeSystem, ridge_system
-from sltr.ridge.penalty import choose_epsilon, mean_loss, penalty_ladder
+from sltr.ridge import (
+    RidgeSystem,
+    choose_epsilon,
+    mean_loss,
+    penalty_ladder,
+    ridge_system,
+)
 from sltr.samples.check import check_samples
 from sltr.samples.front import Centring
 from sltr.samples.samples import Samples

@@ -23,6 +23,7 @@ from sltr.arrays import (
     singular_values,
     to_python,
 )
+from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import flatten, own_mode_product, unfold
 from sltr.refine.factors import (
     CP,
@@ -34,7 +35,6 @@ from sltr.refine.factors import (
     take,
 )
 from sltr.refine.subsets import Subsets
-from sltr.samples.budget import row_ranges
 
 
 @dataclass(frozen=True, eq=False)

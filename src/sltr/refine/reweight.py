@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import ROUNDINGS, Array, array_namespace, clip, device, eigh
+from sltr.arrays.linalg import conjugate_gradients
+from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import flatten, own_mode_product, unfold
 from sltr.refine.subsets import Subsets, feature_variance, mean_variance
-from sltr.ridge.conjugate_gradients import conjugate_gradients
-from sltr.samples.budget import row_ranges
 from sltr.samples.samples import BLOCK_ENTRIES, is_lazy
 
 FLOOR = 0.01  # δ

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import flatten, unfold
 from sltr.refine.factors import CP, Shape, Structure, Tucker, joined, take
 from sltr.refine.low_rank import Sweeps, Swept
 from sltr.refine.subsets import Subsets
-from sltr.samples.budget import row_ranges
 from sltr.samples.samples import BLOCK_ENTRIES
 
 

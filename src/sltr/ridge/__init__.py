@@ -4,24 +4,37 @@ With A the weighted, centred samples of a subset as rows, the pilot is
 
     w = (AᵀA + εI)⁻¹Aᵀy = Aᵀ(AAᵀ + εI)⁻¹y.
 
-Three systems compute it. They differ in what is made once and then serves
-every penalty, subset and response: the Gram matrix of the samples (n ≤ P), the
-moments of the features (P < n), or a sketch (conjugate gradients, when neither
-fits). Centring a subset needs no second pass: with C the map that scales by
-root weights and removes the weighted mean, and what covariates explain,
+Three systems compute it. They differ in what is made once and then serves every
+penalty, subset and response: the Gram matrix of the samples (n ≤ P, the usual case and
+in this file), the moments of the features (P < n), or a sketch (conjugate gradients,
+when neither fits). Centring a subset needs no second pass: with C the map that scales
+by root weights and removes the weighted mean, and what covariates explain,
 A = Cᵀ(X − shift) for any shift.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from sltr.arrays import Array
-from sltr.ridge.conjugate_gradients import Unconverged, cg_ridge
-from sltr.ridge.gram import gram_ridge
-from sltr.ridge.moments import moment_ridge
-from sltr.samples.samples import as_design
+from sltr.arrays import (
+    ROUNDINGS,
+    Array,
+    array_namespace,
+    as_array,
+    clip,
+    device,
+    eigh,
+    positive_solver,
+    to_python,
+)
+from sltr.parameters import check_nonnegative, refuse
+from sltr.samples.check import check_squares
+from sltr.samples.front import Centring, least_squares
+from sltr.samples.samples import Design, as_design
+
+if TYPE_CHECKING:
+    from sltr.ridge.conjugate_gradients import Unconverged
 
 
 @dataclass(frozen=True)
@@ -124,10 +137,14 @@ def ridge_system(
             n_samples, X.shape[1], itemsize=itemsize, memory=memory, limits=limits
         )
     if method == "primal":
+        from sltr.ridge.moments import moment_ridge
+
         return moment_ridge(X, Y, weight, fit_intercept, covariates)
     if method == "dual":
         system = gram_ridge(X, Y, weight, fit_intercept, covariates)
         return system.with_spectrum() if loo else system
+    from sltr.ridge.conjugate_gradients import cg_ridge
+
     rank = limits.sketch_rank
     if memory is not None:
         room = memory // limits.sketch_share
@@ -142,3 +159,276 @@ def ridge_system(
         max_iter=limits.max_iter,
         unconverged=unconverged,
     )
+
+
+# Of a pilot found through the eigendecomposition, relative to its size.
+LARGEST_ERROR = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class GramRidge:
+    """Ridge through the n × n Gram matrix: the expensive product is made once.
+
+    With the `spectrum` of AAᵀ, eigenvalues (n,) and eigenvectors (n, n) for all
+    samples, subsets that leave few samples out are solved for from it.
+    """
+
+    method: ClassVar[str] = "dual"
+
+    X: Design
+    Y: Array
+    weight: Array
+    fit_intercept: bool
+    gram: Array
+    covariates: Array | None = None
+    spectrum: Any = None
+
+    def with_spectrum(self) -> GramRidge:
+        """Return the system with its eigendecomposition, which leave-one-out needs."""
+        return replace(self, spectrum=eigh(self._kernel()))
+
+    def with_responses(self, Y: Array) -> GramRidge:
+        """Return the system with other responses; all that was made is kept."""
+        return replace(self, Y=Y)
+
+    def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
+        """Return pilots and what was removed, (S, b, P); reads X once for all."""
+        duals = self._duals(subsets, epsilons)
+        xp = array_namespace(duals)
+        rows = xp.reshape(duals, (-1, self.X.shape[0]))
+        shares = self._centring(subsets).share
+        shapes = [(*part.shape[:-1], self.X.shape[1]) for part in (duals, shares)]
+        both = [rows, xp.reshape(shares, (-1, self.X.shape[0]))]
+        products = self.X.combine(xp.concat(both, axis=0))
+        parts = products[: rows.shape[0], :], products[rows.shape[0] :, :]
+        pilots, means = map(xp.reshape, parts, shapes)
+        return pilots, means
+
+    def fitted(self, subsets: Array, epsilons: Array) -> Array:
+        """Return what pilots predict for all samples, less the baseline, (S, E, K, n).
+
+        The baseline is what intercept and covariates predict. The Gram matrix knows
+        all that is needed: the samples are not read.
+        """
+        xp, centring = array_namespace(self.gram), self._centring(subsets)
+        values = self._duals(subsets, epsilons) @ self.gram
+        share = xp.matrix_transpose(centring.share)[:, None, ...]
+        return values - (values @ share) @ xp.matrix_transpose(centring.basis)
+
+    def _centring(self, subsets: Array) -> Centring:
+        return Centring.of_subsets(
+            subsets, self.weight, self.fit_intercept, self.covariates
+        )
+
+    def _duals(self, subsets: Array, epsilons: Array) -> Array:
+        """Return c of shape (S, E, K, n) with pilot = c·X."""
+        xp = array_namespace(self.gram)
+        n, exact = subsets.shape[1], self._spectrum_is_exact_enough(epsilons)
+        duals = []
+        counts = xp.sum(xp.astype(subsets, xp.int64), axis=1)
+        for s, count in enumerate(to_python(counts)):
+            # Multiplications of either way, but for what they have in common.
+            cheaper = 6 * (n - count) ** 2 * n <= count**3
+            solve = self._duals_by_omission if exact and cheaper else self._subset_duals
+            duals.append(solve(subsets[s, :], epsilons))
+        return xp.stack(duals, axis=0)
+
+    def _spectrum_is_exact_enough(self, epsilons: Array) -> bool:
+        if self.spectrum is None:
+            return False
+        xp = array_namespace(self.gram)
+        rounding = xp.finfo(self.gram.dtype).eps * float(xp.max(self.spectrum[0]))
+        return rounding < LARGEST_ERROR * float(xp.min(epsilons))
+
+    def _duals_by_omission(self, subset: Array, epsilons: Array) -> Array:
+        """Return c of shape (E, K, n) from the decomposition for all samples.
+
+        With H = (K + εI)⁻¹ for all of them, responses of those left out are chosen
+        such that these get no share in H·y; the intercept makes shares sum to zero,
+        and covariates make them orthogonal to these.
+        """
+        values, vectors = self.spectrum
+        xp = array_namespace(values)
+        back = xp.matrix_transpose(vectors)
+        out = xp.nonzero(~subset)[0]
+        rows = xp.take(vectors, out, axis=0)
+        inside = xp.astype(subset, values.dtype)[:, None]
+        root = xp.sqrt(self.weight)[:, None] * inside
+        centring, n_responses = self._centring(subset), self.Y.shape[1]
+        basis = root * centring.basis
+        rhs = back @ xp.concat([centring.gather(self.Y), basis], axis=1)
+        duals = []
+        for e in range(epsilons.shape[0]):
+            inverse = (1.0 / (clip(values, 0.0, None) + epsilons[e]))[:, None]
+            shares = vectors @ (inverse * rhs)
+            if out.shape[0]:
+                block = rows @ (inverse * xp.matrix_transpose(rows))
+                excess = positive_solver(block)(xp.take(shares, out, axis=0))
+                lift = inverse * (xp.matrix_transpose(rows) @ excess)
+                shares = inside * (shares - vectors @ lift)
+            responses, level = shares[:, :n_responses], shares[:, n_responses:]
+            if basis.shape[1]:
+                across = xp.matrix_transpose(basis)
+                excess = least_squares(across @ level, across @ responses)
+                responses = responses - level @ excess
+            duals.append(xp.matrix_transpose(root * responses))
+        return xp.stack(duals, axis=0)
+
+    def _subset_duals(self, subset: Array, epsilons: Array) -> Array:
+        """Return c of shape (E, K, n) by solving for the subset alone."""
+        xp = array_namespace(self.gram)
+        rows = xp.nonzero(subset)[0]
+        Z = self.covariates
+        Z = None if Z is None else xp.take(Z, rows, axis=0)
+        weight = xp.take(self.weight, rows, axis=0)
+        centring = Centring(weight, self.fit_intercept, Z)
+        kernel = xp.take(xp.take(self.gram, rows, axis=0), rows, axis=1)
+        rhs = centring.gather(xp.take(self.Y, rows, axis=0))
+        solved = penalised_solves(centring.both(kernel), rhs, epsilons)  # (E, m, K)
+        duals = centring.spread(solved)
+        # Samples that are left out take the row of zeros at the end.
+        padded = xp.concat([duals, 0.0 * duals[:, :1, :]], axis=1)
+        count = xp.cumulative_sum(xp.astype(subset, xp.int64))
+        index = xp.where(subset, count - 1, duals.shape[1])
+        return xp.matrix_transpose(xp.take(padded, index, axis=1))
+
+    def loo_losses(self, epsilons: Array) -> Array:
+        """Return squared leave-one-out errors for each penalty, (E, n)."""
+        return squared_errors(self.loo_residuals(epsilons), self.weight)
+
+    def loo_residuals(self, epsilons: Array) -> Array:
+        """Return what pilots without a sample miss it by, (E, n, K), root-weighted."""
+        xp = array_namespace(self.gram)
+        centring = self._everyone
+        values, vectors = self.spectrum or self.with_spectrum().spectrum
+        # What centring removed is zero but for rounding, which the least penalties
+        # would count as leverage.
+        floor = values.shape[0] * xp.finfo(values.dtype).eps * xp.max(values)
+        values = xp.where(values > floor, values, 0.0)
+        # I − H = ε(K + εI)⁻¹ without the directions of the basis. These are taken out
+        # of the eigenvectors: a sum of squares keeps the digits that a difference to
+        # one would lose where a sample determines its own fit.
+        vectors = centring.gather(vectors / centring.root)
+        shrink = epsilons[:, None] / (values + epsilons[:, None])
+        rhs = xp.matrix_transpose(vectors) @ centring.gather(self.Y)
+        residuals = vectors @ (shrink[:, :, None] * rhs)
+        free = shrink @ xp.matrix_transpose(vectors**2)
+        return leave_one_out(residuals, free, centring)
+
+    def mean_eigenvalue(self) -> float:
+        """Return trace(AAᵀ) over the smaller of the total weight and P."""
+        trace = array_namespace(self.gram).linalg.trace(self._kernel())
+        return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+
+    def _kernel(self) -> Array:
+        return self._everyone.both(self.gram)
+
+    @property
+    def _everyone(self) -> Centring:
+        return Centring(self.weight, self.fit_intercept, self.covariates)
+
+
+def gram_ridge(
+    X: Design,
+    Y: Array,
+    weight: Array,
+    fit_intercept: bool,
+    covariates: Array | None = None,
+) -> GramRidge:
+    """Make the Gram matrix: the one product that is quadratic in n."""
+    gram = X.gram(centred=fit_intercept)
+    return GramRidge(X, Y, weight, fit_intercept, gram, covariates)
+
+
+# An eigendecomposition costs about as much as this many Cholesky factorisations.
+CHOLESKY_PER_EIGH = 25
+
+
+def penalised_solves(matrix: Array, rhs: Array, epsilons: Array) -> Array:
+    """Solve (matrix + εI)·c = rhs for each ε: shape (E, m, K).
+
+    Few penalties take a Cholesky factorisation each, many share one
+    eigendecomposition. ε = 0 gives the solution of least norm.
+    """
+    xp = array_namespace(matrix)
+    smallest = float(xp.min(epsilons))
+    if epsilons.shape[0] <= CHOLESKY_PER_EIGH and smallest > 0:
+        identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
+        return xp.stack(
+            [
+                positive_solver(matrix + epsilons[e] * identity)(rhs)
+                for e in range(epsilons.shape[0])
+            ]
+        )
+    values, vectors = eigh(matrix)
+    floor = matrix.shape[0] * xp.finfo(matrix.dtype).eps * xp.max(values)
+    shifted = xp.where(values > floor, values, 0.0) + epsilons[:, None]
+    inverse = xp.where(shifted > 0, 1.0 / xp.where(shifted > 0, shifted, 1.0), 0.0)
+    return vectors @ (inverse[:, :, None] * (xp.matrix_transpose(vectors) @ rhs))
+
+
+def leave_one_out(residuals: Array, free: Array, centring: Centring) -> Array:
+    """Return residuals (…, n, K) when one unit of a sample's weight is left out.
+
+    `free` (…, n) is one less the leverages: what of its own response a sample's
+    residual keeps. A sample of integer weight counts as that many equal samples of
+    which one is left out; one of weight below 1 is left out as a whole. All residuals
+    are times the roots of the weights. Where the basis of the centring has a column
+    for one sample alone, others say nothing about it, and it nothing about them: its
+    residual is zero.
+    """
+    xp, weight = array_namespace(residuals), centring.weight
+    unit = clip(weight, None, 1.0) / weight
+    rest = clip((1.0 - unit) + unit * free, 1e-12, None)
+    some = 1.0 - unit * centring.leverage > ROUNDINGS * xp.finfo(weight.dtype).eps
+    return xp.where(some[:, None], residuals / rest[..., None], 0.0)
+
+
+def squared_errors(residuals: Array, weight: Array) -> Array:
+    """Return squared errors (E, n) of samples of weight one, over all responses."""
+    return array_namespace(residuals).sum(residuals**2, axis=2) / weight
+
+
+def mean_eigenvalue(trace: Array, weight: Array, n_features: int) -> float:
+    """Return trace(AAᵀ) over the smaller of the total weight and P."""
+    xp = array_namespace(weight)
+    return float(trace) / min(float(xp.sum(weight)), float(n_features))
+
+
+def choose_epsilon(system: RidgeSystem, epsilon: float | str, weight: Array) -> float:
+    """Return a given penalty, or the one of least leave-one-out error."""
+    if isinstance(epsilon, str) and epsilon != "loo":
+        msg = f"epsilon={epsilon!r} was given; expected a number or 'loo'."
+        raise ValueError(msg)
+    if not isinstance(epsilon, str):
+        penalty = check_nonnegative(epsilon, "epsilon")
+        if penalty > float(array_namespace(weight).finfo(weight.dtype).max):
+            refuse("epsilon", epsilon, f"a number that {weight.dtype} has")
+        return penalty
+    scale = system.mean_eigenvalue()
+    # Samples that stay in a file have not been read before.
+    check_squares(max(scale, 0.0) ** 0.5, weight, "X")
+    if not scale > 0:  # all samples are equal: every penalty gives zero
+        return 1.0
+    penalties = penalty_ladder(scale, weight)
+    losses = system.loo_losses(as_array(penalties, weight))
+    errors = to_python(mean_loss(losses, weight))
+    # Below the noise the error is flat: the largest penalty that is as good.
+    good = min(errors) * (1.0 + 1e-3)
+    best = max(e for e, error in enumerate(errors) if error <= good)
+    return penalties[best]
+
+
+def penalty_ladder(scale: float, like: Array, n_steps: int = 6) -> list[float]:
+    """Return penalties from 1e-6 to 1e5 times a scale, `n_steps` for each decade."""
+    # In single precision smaller penalties, or a tenth of them, drown in rounding.
+    floor = 1e4 * float(array_namespace(like).finfo(like.dtype).eps)
+    factors = [10.0 ** (k / n_steps) for k in range(-6 * n_steps, 5 * n_steps + 1)]
+    return [scale * factor for factor in factors if factor > floor]
+
+
+def mean_loss(losses: Array, weight: Array) -> Array:
+    """Return the weighted mean over samples of losses (E, n)."""
+    xp = array_namespace(losses)
+    share = weight / xp.sum(weight)
+    return losses @ xp.astype(share, losses.dtype, copy=False)

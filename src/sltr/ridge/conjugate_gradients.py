@@ -1,4 +1,4 @@
-"""Conjugate gradients for a batch of systems; ridge by products with X alone."""
+"""Ridge by conjugate gradients: products with X alone."""
 
 from __future__ import annotations
 
@@ -9,81 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, clip, eigh
-from sltr.ridge.penalty import mean_eigenvalue
+from sltr.arrays.linalg import conjugate_gradients, reachable
+from sltr.ridge import mean_eigenvalue
 from sltr.samples.front import Centring
 from sltr.samples.samples import Design
-
-# Times the recursive residual is replaced by the true one.
-RESTARTS = 5
-
-
-def reachable(tol: float, rhs: Array) -> float:
-    """Return the tolerance, or what rounding leaves of it."""
-    return max(tol, 10.0 * float(array_namespace(rhs).finfo(rhs.dtype).eps))
-
-
-def conjugate_gradients(
-    apply: Callable[[Array], Array],
-    rhs: Array,
-    precondition: Callable[[Array], Array] | None = None,
-    *,
-    start: Array | None = None,
-    start_image: Array | None = None,
-    tol: float,
-    max_iter: int,
-    verify: bool = True,
-) -> tuple[Array, Array, float, int]:
-    """Solve a batch of positive definite systems along axis −2, from zero or a start.
-
-    Returns the solutions and their images, the largest true residual relative to the
-    right-hand side, and the number of iterations. Unless to `verify`, few iterations
-    are made, and their recursive residual is believed. The image of the start is found
-    unless given.
-    """
-    xp = array_namespace(rhs)
-    target = reachable(tol, rhs)
-    norm = xp.sqrt(xp.sum(rhs**2, axis=-2, keepdims=True))
-    norm = xp.where(norm > 0, norm, 1.0)
-
-    def relative(residual: Array) -> Array:
-        return xp.sqrt(xp.sum(residual**2, axis=-2, keepdims=True)) / norm
-
-    x, residual, n_iter = 0.0 * rhs, rhs, 0
-    if start is not None:
-        start_image = apply(start) if start_image is None else start_image
-        x, residual = start, rhs - start_image
-    reached = relative(residual)
-    for _ in range(RESTARTS):
-        direction, last = 0.0 * rhs, 1.0 + 0.0 * norm
-        recursive = reached
-        while float(xp.max(recursive)) > 0.5 * target and n_iter < max_iter:
-            steered = residual if precondition is None else precondition(residual)
-            size = xp.sum(residual * steered, axis=-2, keepdims=True)
-            direction = steered + _ratio(size, last) * direction
-            image = apply(direction)
-            curvature = xp.sum(direction * image, axis=-2, keepdims=True)
-            # A system that is solved waits: no answer depends on its company.
-            step = xp.where(recursive > 0.5 * target, _ratio(size, curvature), 0.0)
-            x, residual = x + step * direction, residual - step * image
-            last, recursive = size, relative(residual)
-            n_iter += 1
-        if n_iter == 0 or not verify:
-            reached = recursive
-            break
-        # Rounding lets the recursive residual drift: stop on the true one.
-        before, residual = reached, rhs - apply(x)
-        reached = relative(residual)
-        worst, last_worst = float(xp.max(reached)), float(xp.max(before))
-        if worst <= target or n_iter >= max_iter or worst > 0.5 * last_worst:
-            break
-    return x, rhs - residual, float(xp.max(reached)), n_iter
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    xp = array_namespace(b)
-    some = b > 0
-    return xp.where(some, a / xp.where(some, b, 1.0), 0.0)
-
 
 Unconverged = Callable[[float, int], None]
 

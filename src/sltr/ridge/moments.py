@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, to_float64, to_numpy
-from sltr.ridge.penalty import (
+from sltr.ridge import (
     leave_one_out,
     mean_eigenvalue,
     penalised_solves,

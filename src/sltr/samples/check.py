@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from math import prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,31 +21,25 @@ from sltr.arrays import (
     explained_memory,
     is_array_api,
     is_numpy,
+    largest_entry,
     real_dtype,
     to_numpy,
 )
 from sltr.arrays.libraries import is_dask
+from sltr.arrays.resources import free_bytes, memory_bytes, working_bytes
 from sltr.parameters import (
+    LARGEST_COUNT,
     check_choice,
-    check_running,
-    check_shape,
     progress_of,
+    refuse,
     unmasked,
 )
-from sltr.samples.budget import Budget, memory_bytes
-from sltr.samples.dask import sources
-from sltr.samples.front import Front, check_squares, largest_entry
+from sltr.samples.front import Front
 from sltr.samples.labelled import Labels, aligned, remember_labels, unlabelled
-from sltr.samples.mapped import in_place
-from sltr.samples.missing import FILLS, Fill
 from sltr.samples.samples import (
     Samples,
-    fits_in_memory,
     is_lazy,
-    is_left_in_place,
-    lazy_samples,
 )
-from sltr.samples.stored import check_chunks
 
 
 def check_samples(
@@ -69,7 +64,7 @@ def check_samples(
     dropped.
     Without `reset` the samples must be like those the estimator has seen.
     """
-    check_running(estimator)
+    _check_running(estimator)
     X, known = unlabelled(X)
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
     X = X if reset else aligned(estimator, X, known)
@@ -143,6 +138,16 @@ def check_samples(
         _check_fitted_shape(estimator, samples.shape)
     samples = _drop_weightless(samples, min_samples)
     return _filled(samples, estimator) if _takes_gaps(estimator) else samples
+
+
+def _check_running(estimator: Any) -> None:
+    """Refuse a number of jobs, or a listener to the progress, that is none."""
+    jobs, progress = (getattr(estimator, n, None) for n in ("n_jobs", "progress"))
+    whole = isinstance(jobs, Integral) and not isinstance(jobs, bool)
+    if jobs is not None and not (whole and 0 < abs(jobs) <= LARGEST_COUNT):
+        refuse("n_jobs", jobs, "None, 1 or more, or -1 for all cores")
+    if progress is not None and not callable(progress):
+        refuse("progress", progress, "None, or a function of two numbers")
 
 
 def _response_rows(y: Any) -> tuple[Any, tuple[int, ...]]:
@@ -268,6 +273,24 @@ def _check_values(
     return X, kept
 
 
+def check_squares(size: float, like: Array, name: str, count: int = 1) -> None:
+    """Refuse a size whose squares, or their sum, the precision of `like` lacks.
+
+    This bounds the units of X, y and weights, so that their products and ratios are
+    numbers.
+    """
+    limits = array_namespace(like).finfo(like.dtype)
+    least, most = float(limits.smallest_normal), float(limits.max)
+    if size == 0.0 or (least <= size * size and size * size <= most / count):
+        return
+    what = {"X": "Samples", "y": "Responses", "sample_weight": "Weights"}[name]
+    msg = (
+        f"{what} of about {size:.0e} were given, whose squared errors {like.dtype} "
+        f"does not have. Divide {name} by its largest entry."
+    )
+    raise ValueError(msg)
+
+
 def _takes_gaps(estimator: Any) -> bool:
     """Say whether an estimator has a mask, or a choice for missing entries.
 
@@ -361,9 +384,11 @@ def _filled(samples: Samples, estimator: Any) -> Samples:
 
     Entries that no sample has are outside the mask.
     """
-    check_choice("missing", estimator.missing, ("error", *FILLS))
+    check_choice("missing", estimator.missing, ("error", "mean", "low_rank"))
     if estimator.missing == "error" or is_lazy(samples.X):
         return samples
+    from sltr.samples.missing import FILLS
+
     xp = array_namespace(samples.X)
     gaps = xp.isnan(samples.X)
     axes = tuple(range(1, samples.X.ndim))
@@ -451,6 +476,8 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
         shape, kept = lazy.sample_shape, getattr(estimator, "mask_", None)
         if kept is None:
             return lazy
+        from sltr.samples.mapped import in_place
+
         return in_place(lazy, Front(shape, kept, cuts=False))
     finite = not _takes_gaps(estimator)
     if is_array_api(X) and not is_numpy(X):
@@ -473,7 +500,11 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
     # A model of an earlier version has neither.
     fill, kept = (getattr(estimator, name, None) for name in ("fill_", "mask_"))
     X = _inside(X, kept, missing=fill is not None)
-    return X if fill is None else Fill(**fill)(X)
+    if fill is None:
+        return X
+    from sltr.samples.missing import Fill
+
+    return Fill(**fill)(X)
 
 
 def _check_fitted_shape(estimator: Any, shape: tuple[int, ...]) -> None:
@@ -499,8 +530,30 @@ def _fold_rows(X: Array, estimator: Any) -> Array:
     feature_shape = getattr(estimator, "feature_shape", None)
     if feature_shape is None:
         return X
-    shape = check_shape(tuple(X.shape[1:]), feature_shape)
+    shape = _check_shape(tuple(X.shape[1:]), feature_shape)
     return array_namespace(X).reshape(X, (X.shape[0], *shape))
+
+
+def _check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
+    """Return `feature_shape` if samples of the given shape, flat rows, fold into it."""
+    n_features = prod(given)
+    try:
+        clean = tuple(int(size) for size in shape)
+    except (TypeError, ValueError, OverflowError):
+        clean = ()
+    if not clean or any(size < 1 for size in clean) or prod(clean) != n_features:
+        msg = (
+            f"feature_shape={shape!r} was given for rows of {n_features} entries; "
+            f"expected positive sizes whose product is {n_features}."
+        )
+        raise ValueError(msg)
+    if len(given) > 1 and clean != given:
+        msg = (
+            f"feature_shape={shape!r} was given for samples of shape {given}; expected "
+            "flat rows, or that shape. Reshape X, or leave it out."
+        )
+        raise ValueError(msg)
+    return clean
 
 
 def check_foreign_tensor(X: Array, *, finite: bool = True) -> Array:
@@ -629,6 +682,41 @@ def _is_left_in_place(estimator: Any, X: Any) -> bool:
     )
 
 
+def is_left_in_place(X: Any, memory_limit: Any = None) -> bool:
+    """Say whether samples are left in their file, or on their cluster.
+
+    Dask arrays and what can be sliced but is no array (zarr, HDF5) are, memmaps
+    only if they are larger than the limit: joblib hands small ones to its workers.
+    """
+    if isinstance(X, np.memmap):
+        return working_bytes(X) > memory_bytes(memory_limit)
+    if is_dask(X):
+        return True
+    if is_array_api(X) or not hasattr(X, "__getitem__"):
+        return False
+    # Tables and sparse matrices are sliced in other ways.
+    if any(hasattr(X, name) for name in ("iloc", "tocsr", "__array_namespace__")):
+        return False
+    try:
+        np.dtype(X.dtype)
+        return len(X.shape) >= 1
+    except (AttributeError, TypeError):
+        return False
+
+
+# A fit in memory takes so many times what its samples take.
+ROOM = 4
+
+
+def fits_in_memory(X: Any, memory_limit: Any = None) -> bool:
+    """Say whether stored samples can be read, with room to work.
+
+    Without a limit, what is free counts.
+    """
+    most = free_bytes() if memory_limit is None else memory_bytes(memory_limit)
+    return ROOM * working_bytes(X) <= most
+
+
 def _check_stored(estimator: Any, X: Any) -> Any:
     """Return samples that stay where they are; their values are checked when read."""
     if len(X.shape) < 2 or 0 in X.shape or any(np.isnan(size) for size in X.shape):
@@ -641,12 +729,16 @@ def _check_stored(estimator: Any, X: Any) -> Any:
     if np.dtype(X.dtype).kind not in "biuf":
         msg = f"X has dtype {X.dtype}; expected real numbers."
         raise ValueError(msg)
+    from sltr.samples.dask import sources
+    from sltr.samples.mapped import lazy_samples
+    from sltr.samples.stored import Budget, check_chunks
+
     for source in sources(X) if is_dask(X) else [X]:
         check_chunks(source)
     shape = tuple(int(size) for size in X.shape[1:])
     asked = getattr(estimator, "feature_shape", None)
     if asked is not None:
-        shape = check_shape(shape, asked)
+        shape = _check_shape(shape, asked)
     progress = progress_of(estimator)
     budget = Budget(memory_bytes(estimator.memory_limit))
     return lazy_samples(X, shape, budget, progress)

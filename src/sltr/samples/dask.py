@@ -14,8 +14,10 @@ import numpy as np
 
 from sltr.arrays import Array, to_numpy
 from sltr.core.tensor import mode_product
-from sltr.samples.budget import Box, Budget
+from sltr.samples.samples import InPlace
 from sltr.samples.stored import (
+    Box,
+    Budget,
     NotFiniteError,
     check_chunks,
     clean_block,
@@ -203,7 +205,7 @@ def whole_rows(array: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Chunked:
+class Chunked(InPlace):
     """Samples that stay a Dask array, chunked along any of its axes.
 
     Each pass is one graph: X is read where the scheduler puts its chunks, and

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor, log2
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +19,16 @@ from sltr.arrays import (
     array_namespace,
     as_array,
     device,
+    largest_entry,
     to_numpy,
     unless_rounding,
 )
 from sltr.core.tensor import mode_product
 from sltr.parameters import check_choice
-from sltr.samples.mapped import in_place
 from sltr.samples.samples import Samples, is_lazy
-from sltr.samples.smooth import SmoothMode, smooth_modes
+
+if TYPE_CHECKING:
+    from sltr.samples.smooth import SmoothMode
 
 # Where the mask leaves fewer entries than this share, products skip the others.
 SPARSE_MASK = 0.75
@@ -71,6 +73,8 @@ class Front:
         if self.kept is None and self.scale is None and not self.roots:
             return samples
         if is_lazy(samples.X):
+            from sltr.samples.mapped import in_place
+
             return replace(samples, X=in_place(samples.X, self))
         X = self.cut(samples.X)
         xp = array_namespace(X)
@@ -187,7 +191,11 @@ def front_plan(
     """
     if standardize is not None:
         check_choice("standardize", standardize, ("entries", "auto"))
-    modes = tuple(smooth_modes(smooth, samples.shape, samples.labels))
+    modes: tuple[SmoothMode, ...] = ()
+    if smooth is not None:
+        from sltr.samples.smooth import smooth_modes
+
+        modes = tuple(smooth_modes(smooth, samples.shape, samples.labels))
     lazy = is_lazy(samples.X)
     # To find what never varies would take a pass; it has a coefficient of zero anyway.
     kept, varies = samples.kept, True
@@ -525,27 +533,3 @@ def divide_by_unit(x: Array) -> tuple[Array, float]:
         return x, 1.0
     unit = 2.0 ** floor(log2(size))
     return x / unit, unit
-
-
-def largest_entry(x: Array) -> float:
-    """Return the largest absolute value, without a copy."""
-    xp = array_namespace(x)
-    return max(float(xp.max(x)), -float(xp.min(x)))
-
-
-def check_squares(size: float, like: Array, name: str, count: int = 1) -> None:
-    """Refuse a size whose squares, or their sum, the precision of `like` lacks.
-
-    This bounds the units of X, y and weights, so that their products and ratios are
-    numbers.
-    """
-    limits = array_namespace(like).finfo(like.dtype)
-    least, most = float(limits.smallest_normal), float(limits.max)
-    if size == 0.0 or (least <= size * size and size * size <= most / count):
-        return
-    what = {"X": "Samples", "y": "Responses", "sample_weight": "Weights"}[name]
-    msg = (
-        f"{what} of about {size:.0e} were given, whose squared errors {like.dtype} "
-        f"does not have. Divide {name} by its largest entry."
-    )
-    raise ValueError(msg)

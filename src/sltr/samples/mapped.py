@@ -1,4 +1,4 @@
-"""Samples that stay where they are, as the map in front of a fit makes them.
+"""Samples that stay where they are, as a fit sees them: opened, shifted, mapped.
 
 It is apart from `front.py` because it is about files: a block of mapped samples is made
 of the entries it needs when it is read, so that products, passes and budgets know
@@ -7,19 +7,139 @@ nothing of the map.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sltr.arrays import to_numpy
+from sltr.arrays import Array, to_numpy
+from sltr.arrays.libraries import is_dask
 from sltr.core.tensor import mode_product
-from sltr.samples.dask import Chunked, mapped_chunks
-from sltr.samples.stored import Stored
+from sltr.samples.dask import Chunked, as_declared, mapped_chunks
+from sltr.samples.samples import InPlace
+from sltr.samples.stored import Budget, Stored
 
 if TYPE_CHECKING:
     from sltr.samples.front import Front
+
+
+def lazy_samples(
+    X: Any,
+    sample_shape: tuple[int, ...],
+    budget: Budget,
+    progress: Callable[[int, int], None] | None = None,
+) -> Stored | Chunked:
+    """Return samples (n, …) that stay where they are, ready for products."""
+    narrow = np.dtype(X.dtype) in (np.dtype("float32"), np.dtype("float16"))
+    dtype = np.dtype("float32" if narrow else "float64")
+    if is_dask(X):
+        return Chunked(as_declared(X), sample_shape, dtype, budget, progress=progress)
+    return Stored(X, sample_shape, dtype, budget, progress=progress)
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted(InPlace):
+    """Samples that stay where they are, less one row: what refits see of them.
+
+    Blocks are cast to `dtype` after the row is subtracted. Nothing is read until a
+    product is asked for, and each product is one pass over the samples.
+    """
+
+    design: Stored | Chunked
+    row: np.ndarray  # (P,)
+    dtype: np.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape as a matrix."""
+        return self.design.shape
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.design.sample_shape
+
+    @property
+    def budget(self) -> Budget:
+        """How much memory a pass may take."""
+        return self.design.budget
+
+    def take(self, rows: np.ndarray) -> Shifted:
+        """Return the samples of these rows."""
+        return replace(self, design=self.design.take(rows))
+
+    def gram(self, *, centred: bool = False) -> np.ndarray:
+        """Return the Gram matrix of the samples about the row."""
+        gram = self.design.gram(centred=centred)
+        if centred:
+            return gram
+        products = self.design.inner(self.row[None, :])
+        return gram - products - products.T + self.row @ self.row
+
+    def combine(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return C·(X − row), shape (k, P)."""
+        return self.reduce_rows(_combined, np.add, [coefficients.T])
+
+    def inner(self, coef: Array) -> np.ndarray:
+        """Return (X − row)·Wᵀ, shape (n, k)."""
+        return self.design.inner(coef) - to_numpy(coef) @ self.row
+
+    def inner_groups(
+        self, groups: Sequence[tuple[np.ndarray, Array]]
+    ) -> list[np.ndarray]:
+        """Return (X − row)[rows]·Wᵀ for each pair, in one pass."""
+        products = self.design.inner_groups(groups)
+        return [
+            values - to_numpy(coef) @ self.row
+            for values, (_, coef) in zip(products, groups, strict=True)
+        ]
+
+    def map_rows(
+        self, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()
+    ) -> Iterator[Any]:
+        """Yield function(block less the row, *rowwise, *constants)."""
+        if isinstance(self.design, Stored):
+            return self.design.map_rows(function, rowwise, constants, **self._cast)
+        shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
+        return self.design.map_rows(shifted, rowwise, [self.row, *constants])
+
+    def reduce_rows(
+        self,
+        function: Callable,
+        merge: Callable,
+        rowwise: Sequence[Array],
+        constants: Sequence = (),
+    ) -> Any:
+        """Return what `map_rows` yields, merged over all blocks."""
+        if isinstance(self.design, Stored):
+            return self.design.reduce_rows(
+                function, merge, rowwise, constants, **self._cast
+            )
+        shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
+        return self.design.reduce_rows(shifted, merge, rowwise, [self.row, *constants])
+
+    @property
+    def _cast(self) -> dict[str, Any]:
+        return {"less": self.row, "dtype": self.dtype}
+
+
+def _on_shifted(
+    function: Callable, dtype: Any, n_rowwise: int, X: np.ndarray, *given: Any
+) -> Any:
+    """Call a function on a block less a row, which comes after what is rowwise."""
+    rowwise, row, constants = (
+        given[:n_rowwise],
+        given[n_rowwise],
+        given[n_rowwise + 1 :],
+    )
+    return function((X - row).astype(dtype, copy=False), *rowwise, *constants)
+
+
+def _combined(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    return coefficients.T.astype(X.dtype, copy=False) @ X
 
 
 @dataclass(frozen=True, eq=False)

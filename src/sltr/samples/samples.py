@@ -1,16 +1,16 @@
 """The samples and the few products with them: the only place that reads X.
 
 A design is a matrix with one row for each sample; its columns are the tensor's entries
-in C order. It is an array in memory, of any library (`InMemory`), or stays in a file
-(`Stored`) or a Dask array (`Chunked`). Every product reads X in blocks, makes no second
-copy of it, and is eager.
+in C order. It is an array in memory, of any library (`InMemory`), or stays in a file or
+a Dask array (`InPlace`). Every product reads X in blocks, makes no second copy of it,
+and is eager.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,25 +20,14 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
-    is_array_api,
     is_numpy,
-    to_numpy,
 )
-from sltr.arrays.libraries import is_dask
-from sltr.samples.budget import (
-    Budget,
-    free_bytes,
-    memory_bytes,
-    row_ranges,
-    working_bytes,
-)
-from sltr.samples.dask import Chunked, as_declared
-from sltr.samples.labelled import Labels
-from sltr.samples.missing import Fill
-from sltr.samples.stored import Stored
+from sltr.arrays.resources import row_ranges
 
 if TYPE_CHECKING:
     from sltr.samples.covariates import Covariates
+    from sltr.samples.labelled import Labels
+    from sltr.samples.missing import Fill
 
 # How many numbers of X a product in memory handles at a time.
 BLOCK_ENTRIES = 4_000_000
@@ -86,6 +75,13 @@ class Design(Protocol):
         constants: Sequence = (),
     ) -> Any:
         """Return what `map_rows` yields, merged over all blocks."""
+
+
+class InPlace(Design):
+    """Samples that stay where they are, in a file or on a cluster.
+
+    They also know the shape of a sample, and the `Budget` of a pass over them.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,160 +161,9 @@ class InMemory:
         return row_ranges(self.shape[1] if n_columns is None else n_columns, width)
 
 
-def is_left_in_place(X: Any, memory_limit: Any = None) -> bool:
-    """Say whether samples are left in their file, or on their cluster.
-
-    Dask arrays and what can be sliced but is no array (zarr, HDF5) are, memmaps
-    only if they are larger than the limit: joblib hands small ones to its workers.
-    """
-    if isinstance(X, np.memmap):
-        return working_bytes(X) > memory_bytes(memory_limit)
-    if is_dask(X):
-        return True
-    if is_array_api(X) or not hasattr(X, "__getitem__"):
-        return False
-    # Tables and sparse matrices are sliced in other ways.
-    if any(hasattr(X, name) for name in ("iloc", "tocsr", "__array_namespace__")):
-        return False
-    try:
-        np.dtype(X.dtype)
-        return len(X.shape) >= 1
-    except (AttributeError, TypeError):
-        return False
-
-
-# A fit in memory takes so many times what its samples take.
-ROOM = 4
-
-
-def fits_in_memory(X: Any, memory_limit: Any = None) -> bool:
-    """Say whether stored samples can be read, with room to work.
-
-    Without a limit, what is free counts.
-    """
-    most = free_bytes() if memory_limit is None else memory_bytes(memory_limit)
-    return ROOM * working_bytes(X) <= most
-
-
-@dataclass(frozen=True, eq=False)
-class Shifted:
-    """Samples that stay where they are, less one row: what refits see of them.
-
-    Blocks are cast to `dtype` after the row is subtracted. Nothing is read until a
-    product is asked for, and each product is one pass over the samples.
-    """
-
-    design: Stored | Chunked
-    row: np.ndarray  # (P,)
-    dtype: np.dtype
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The shape as a matrix."""
-        return self.design.shape
-
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return self.design.sample_shape
-
-    @property
-    def budget(self) -> Budget:
-        """How much memory a pass may take."""
-        return self.design.budget
-
-    def take(self, rows: np.ndarray) -> Shifted:
-        """Return the samples of these rows."""
-        return replace(self, design=self.design.take(rows))
-
-    def gram(self, *, centred: bool = False) -> np.ndarray:
-        """Return the Gram matrix of the samples about the row."""
-        gram = self.design.gram(centred=centred)
-        if centred:
-            return gram
-        products = self.design.inner(self.row[None, :])
-        return gram - products - products.T + self.row @ self.row
-
-    def combine(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return C·(X − row), shape (k, P)."""
-        return self.reduce_rows(_combined, np.add, [coefficients.T])
-
-    def inner(self, coef: Array) -> np.ndarray:
-        """Return (X − row)·Wᵀ, shape (n, k)."""
-        return self.design.inner(coef) - to_numpy(coef) @ self.row
-
-    def inner_groups(
-        self, groups: Sequence[tuple[np.ndarray, Array]]
-    ) -> list[np.ndarray]:
-        """Return (X − row)[rows]·Wᵀ for each pair, in one pass."""
-        products = self.design.inner_groups(groups)
-        return [
-            values - to_numpy(coef) @ self.row
-            for values, (_, coef) in zip(products, groups, strict=True)
-        ]
-
-    def map_rows(
-        self, function: Callable, rowwise: Sequence[Array], constants: Sequence = ()
-    ) -> Iterator[Any]:
-        """Yield function(block less the row, *rowwise, *constants)."""
-        if isinstance(self.design, Stored):
-            return self.design.map_rows(function, rowwise, constants, **self._cast)
-        shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
-        return self.design.map_rows(shifted, rowwise, [self.row, *constants])
-
-    def reduce_rows(
-        self,
-        function: Callable,
-        merge: Callable,
-        rowwise: Sequence[Array],
-        constants: Sequence = (),
-    ) -> Any:
-        """Return what `map_rows` yields, merged over all blocks."""
-        if isinstance(self.design, Stored):
-            return self.design.reduce_rows(
-                function, merge, rowwise, constants, **self._cast
-            )
-        shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
-        return self.design.reduce_rows(shifted, merge, rowwise, [self.row, *constants])
-
-    @property
-    def _cast(self) -> dict[str, Any]:
-        return {"less": self.row, "dtype": self.dtype}
-
-
-def _on_shifted(
-    function: Callable, dtype: Any, n_rowwise: int, X: np.ndarray, *given: Any
-) -> Any:
-    """Call a function on a block less a row, which comes after what is rowwise."""
-    rowwise, row, constants = (
-        given[:n_rowwise],
-        given[n_rowwise],
-        given[n_rowwise + 1 :],
-    )
-    return function((X - row).astype(dtype, copy=False), *rowwise, *constants)
-
-
-def _combined(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    return coefficients.T.astype(X.dtype, copy=False) @ X
-
-
-def lazy_samples(
-    X: Any,
-    sample_shape: tuple[int, ...],
-    budget: Budget,
-    progress: Callable[[int, int], None] | None = None,
-) -> Stored | Chunked:
-    """Return samples (n, …) that stay where they are, ready for products."""
-    narrow = np.dtype(X.dtype) in (np.dtype("float32"), np.dtype("float16"))
-    dtype = np.dtype("float32" if narrow else "float64")
-    if is_dask(X):
-        return Chunked(as_declared(X), sample_shape, dtype, budget, progress=progress)
-    return Stored(X, sample_shape, dtype, budget, progress=progress)
-
-
 def is_lazy(X: Any) -> bool:
     """Say whether these samples stay where they are."""
-    return isinstance(X, Stored | Chunked | Shifted)
+    return isinstance(X, InPlace)
 
 
 def passes_made(X: Any) -> float:
@@ -328,7 +173,7 @@ def passes_made(X: Any) -> float:
 
 def as_design(X: Any) -> Design:
     """Return samples (n, …) of any kind as a matrix with its products."""
-    if isinstance(X, Stored | Chunked | Shifted | InMemory):
+    if isinstance(X, InPlace | InMemory):
         return X
     return InMemory(_as_matrix(X))
 

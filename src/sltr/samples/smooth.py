@@ -72,8 +72,6 @@ def smooth_modes(
     ...
     ValueError: smooth names the mode 'time'; expected one of 0 to 1. ...
     """
-    if smooth is None:
-        return []
     if isinstance(smooth, str | Integral):
         smooth = [smooth]
     if not isinstance(smooth, Mapping):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import product
 from math import prod
@@ -15,14 +15,60 @@ import numpy as np
 from scipy.linalg import get_blas_funcs
 
 from sltr.arrays import Array, to_numpy
-from sltr.samples.budget import (
-    Box,
-    Budget,
-    box_shape,
-    boxes,
-    return_freed_memory,
-    row_ranges,
-)
+from sltr.arrays.resources import return_freed_memory, row_ranges
+from sltr.samples.samples import InPlace
+
+Box = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A memory limit in bytes, and how a pass over stored samples uses it."""
+
+    limit: int
+    # A block takes one part in so many; its clean copy takes as much again.
+    block_share: int = 8
+    # Rows of a Gram matrix that are computed before they are added.
+    strip_rows: int = 1024
+    # Rows of a block for products with few vectors: enough for BLAS to be busy.
+    product_rows: int = 512
+    # Counts what was read, in passes over all samples.
+    read: list[float] = field(default_factory=lambda: [0.0], compare=False)
+
+    def block_entries(self, dtype: np.dtype) -> int:
+        """Return how many numbers a block may hold."""
+        return max(1, self.limit // (self.block_share * dtype.itemsize))
+
+
+def box_shape(
+    shape: tuple[int, ...], chunks: tuple[int, ...], most: int
+) -> tuple[int, ...]:
+    """Return the shape of boxes of whole chunks that hold at most `most` entries.
+
+    Boxes grow along the last axis first, which is contiguous in most files. A
+    chunk that is larger by itself is the box: to read a part of it costs as much.
+
+    Examples
+    --------
+    >>> box_shape((6, 5, 4), (1, 1, 1), 40)
+    (2, 5, 4)
+    >>> box_shape((6, 5, 4), (3, 5, 2), 40)
+    (3, 5, 2)
+    """
+    box = [min(c, p) for c, p in zip(chunks, shape, strict=True)]
+    for axis in reversed(range(len(shape))):
+        others = prod(box) // box[axis]
+        times = max(1, most // (others * box[axis]))
+        box[axis] = min(shape[axis], times * box[axis])
+        if box[axis] < shape[axis]:
+            break
+    return tuple(box)
+
+
+def boxes(shape: tuple[int, ...], box: tuple[int, ...]) -> list[Box]:
+    """Return the boxes that cover an array of a shape, in C order."""
+    sides = [row_ranges(size, step) for size, step in zip(shape, box, strict=True)]
+    return list(product(*sides))
 
 
 class NotFiniteError(ValueError):
@@ -179,7 +225,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class Stored(InPlace):
     """Samples that stay in their file; every product reads them block by block.
 
     `rows` (ascending) are those that count, None for all. Entries that are not `kept`,

@@ -8,19 +8,21 @@ from itertools import product
 from math import isnan, nan, prod
 from numbers import Integral, Real
 from sys import float_info
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sltr.arrays import array_namespace, to_numpy
+from sltr.arrays.resources import bytes_text
 from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
-from sltr.ridge.likelihood import Point, likelihood_pilots
-from sltr.ridge.penalty import choose_epsilon
-from sltr.samples.budget import bytes_text
+from sltr.ridge import choose_epsilon
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
+
+if TYPE_CHECKING:
+    from sltr.ridge.likelihood import Point
 
 # Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
 LAMBDAS = (0.0, 0.3, 1.0)
@@ -261,6 +263,8 @@ def _likely_losses(
     task: Task, folds: Folds, epsilon: float, starts: Sequence[Point]
 ) -> tuple[np.ndarray, list[Point]]:
     """Return deviances of one penalty's pilots, fold after fold, and where they are."""
+    from sltr.ridge.likelihood import likelihood_pilots
+
     family, tol = task.family, task.policy.likely_tol
     assert family is not None
     found = likelihood_pilots(

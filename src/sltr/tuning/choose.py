@@ -18,7 +18,7 @@ from sltr.arrays import to_numpy
 from sltr.parameters import check_choice
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.folds import Folds
+from sltr.tuning.folds import ALIKE, Folds, excess_of
 from sltr.tuning.held_out import HeldOut, scale_factors
 from sltr.tuning.policy import Policy
 from sltr.tuning.scores import (
@@ -109,38 +109,6 @@ def _column(values: Sequence) -> np.ma.MaskedArray:
     return np.ma.array(column)
 
 
-# Mean losses that differ by this share are alike, however sure their difference is:
-# solvers stop before they are exact, and where samples are few rounding may be this
-# large. What is chosen shall not hang on either.
-ALIKE = 0.02
-
-
-def close_to(
-    best: int,
-    losses: np.ndarray,
-    weight: np.ndarray,
-    *,
-    errors: float = 1.0,
-    alike: float = 0.0,
-) -> np.ndarray:
-    """Say which candidates held-out losses cannot tell from the best, shape (G,).
-
-    Those whose losses (n, G) exceed the best one's, sample by sample, by no more in
-    the mean than one standard error of that mean, or `errors` of them. A whole weight
-    counts as that many equal samples. Of the best one's mean a share `alike` is added
-    to the error.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> losses = np.array([[1.0, 3.0, 0.0], [1.0, 3.1, 2.1], [1.0, 3.2, 1.0]])
-    >>> close_to(0, losses, np.ones(3)).tolist()
-    [True, False, True]
-    """
-    mean, error = _excess(best, losses, weight, alike)
-    return mean <= errors * error
-
-
 def agreement_weights(
     best: int, losses: np.ndarray, weight: np.ndarray, smallest: float
 ) -> np.ndarray:
@@ -157,29 +125,12 @@ def agreement_weights(
     >>> agreement_weights(0, losses, np.ones(3), smallest=0.1).round(2).tolist()
     [1.0, 0.24, 1.0]
     """
-    mean, error = _excess(best, losses, weight, ALIKE)
+    mean, error = excess_of(best, losses, weight, ALIKE)
     z = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
     agreement = np.where(mean <= 0, 1.0, np.exp(-0.5 * z**2))
     # Losses that are not finite compare as false, and get no weight.
     rest = (agreement - smallest) / (1.0 - smallest)
     return np.where(rest > 0, rest, 0.0)
-
-
-def _excess(
-    best: int, losses: np.ndarray, weight: np.ndarray, alike: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean excess of losses over the best one's, and its error.
-
-    The standard error, and beside it a share of the best one's mean.
-    """
-    share = weight / weight.sum()
-    excess = losses - losses[:, [best]]
-    mean = share @ excess
-    count = np.maximum(weight, 1.0).sum()
-    # Powers of two as units, since squares of what are squares already may overflow.
-    unit = np.ldexp(1.0, np.frexp(np.abs(excess).max(axis=0))[1] - 1)
-    error = unit * np.sqrt(share @ ((excess - mean) / unit) ** 2 / count)
-    return mean, np.hypot(error, alike * float(share @ losses[:, best]))
 
 
 # How a kind counts where samples are few: the power of 1 + prior_samples / n.

@@ -21,9 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
-from sltr.ridge.gram import GramRidge
-from sltr.ridge.moments import MomentRidge
-from sltr.ridge.penalty import leave_one_out
+from sltr.ridge import GramRidge, leave_one_out
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.folds import Folds
 from sltr.tuning.task import Task, ridge_pilots
@@ -243,6 +241,8 @@ def _single_correlations(
     A residual of the pilot is what the null model misses less what the pilot predicts
     beside it, both without the sample.
     """
+    from sltr.ridge.moments import MomentRidge
+
     assert isinstance(task.system, GramRidge | MomentRidge)
     xp, centring = array_namespace(task.Y), task.centring(task.everyone[0, :])
     rest = centring.gather(task.Y)

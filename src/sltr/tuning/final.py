@@ -16,7 +16,6 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import adaptive_estimate
-from sltr.ridge.likelihood import free_coefs
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import Choice, Member
@@ -24,7 +23,6 @@ from sltr.tuning.evidence import is_found
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import Answer, HeldOut
-from sltr.tuning.passes import given_refits
 from sltr.tuning.task import (
     Pilots,
     Task,
@@ -306,6 +304,8 @@ def _mean_fit(
         same = [c for c in refits if c.shared == shared]
         variant, begun = task.sharing(shared), estimates.get(shared)
         if is_lazy(task.samples.X):
+            from sltr.tuning.passes import given_refits
+
             found = given_refits(variant, training, same, gaps.append)
         else:
             found = refit_coefs(
@@ -419,6 +419,8 @@ def _likely_basis_coefs(
 
     Coefficients are rows (S, K, P).
     """
+    from sltr.ridge.likelihood import free_coefs
+
     xp, family = array_namespace(rows), task.family
     assert family is not None
     basis = np.asarray(to_numpy(task.centring(training[:1, :]).basis), float)

@@ -12,6 +12,7 @@ from functools import partial
 from math import prod
 
 from sltr.arrays import Array, array_namespace, as_array, singular_values, to_python
+from sltr.arrays.resources import row_ranges
 from sltr.core.estimate import (
     CHUNK_ENTRIES,
     Settings,
@@ -23,12 +24,9 @@ from sltr.refine.factors import Unfoldings
 from sltr.refine.lasso import LARGE, lasso, refit_on_support
 from sltr.refine.low_rank import CPStep, Sweeps, Swept, TuckerStep
 from sltr.refine.reweight import Facts, reweighted
-from sltr.refine.shared import SharedSweeps
 from sltr.refine.subsets import Subsets, feature_variance
-from sltr.samples.budget import row_ranges
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task
 
 
@@ -286,10 +284,6 @@ class LowRankStart:
         step = CPStep if kind == "cp" else TuckerStep
         return step.first(self.problem, self.seeds, largest)
 
-    def patience(self, kind: str, policy: Policy, shape: tuple[int, ...]) -> int:
-        """Return how many ranks in a row may gain nothing."""
-        return policy.patience(kind, shape)
-
     def tucker_step(self, rank: tuple[int, ...]) -> TuckerStep:
         """Return the refit of one Tucker rank under the first ridge."""
         return TuckerStep.of_rank(self.problem, self.seeds, max(rank), rank)
@@ -321,7 +315,11 @@ def low_rank_start(
     first = items
     if task.shared:  # each item has the samples of its first response
         first = items.take(list(range(0, items.y.shape[0], prod(task.shared))))
-    kind = partial(SharedSweeps, shape_out=task.shared) if task.shared else Sweeps
+    kind: Callable[..., Sweeps] = Sweeps
+    if task.shared:
+        from sltr.refine.shared import SharedSweeps
+
+        kind = partial(SharedSweeps, shape_out=task.shared)
     problem = kind(
         Unfoldings.of(task.samples.X, task.samples.weight),
         items,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.model_selection import (
@@ -18,12 +18,13 @@ from sklearn.model_selection import (
 )
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
-from sltr.core.families import Family
+from sltr.arrays.resources import row_ranges
 from sltr.parameters import unmasked, warn_caller
-from sltr.ridge.likelihood import free_coefs
-from sltr.samples.budget import row_ranges
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.task import Task
+
+if TYPE_CHECKING:
+    from sltr.core.families import Family
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -194,6 +195,55 @@ def squares(targets: np.ndarray, values: np.ndarray | float) -> np.ndarray:
     return np.where(np.isnan(targets), 0.0, (targets - values) ** 2)
 
 
+# Mean losses that differ by this share are alike, however sure their difference is:
+# solvers stop before they are exact, and where samples are few rounding may be this
+# large. What is chosen shall not hang on either.
+ALIKE = 0.02
+
+
+def close_to(
+    best: int,
+    losses: np.ndarray,
+    weight: np.ndarray,
+    *,
+    errors: float = 1.0,
+    alike: float = 0.0,
+) -> np.ndarray:
+    """Say which candidates held-out losses cannot tell from the best, shape (G,).
+
+    Those whose losses (n, G) exceed the best one's, sample by sample, by no more in
+    the mean than one standard error of that mean, or `errors` of them. A whole weight
+    counts as that many equal samples. Of the best one's mean a share `alike` is added
+    to the error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> losses = np.array([[1.0, 3.0, 0.0], [1.0, 3.1, 2.1], [1.0, 3.2, 1.0]])
+    >>> close_to(0, losses, np.ones(3)).tolist()
+    [True, False, True]
+    """
+    mean, error = excess_of(best, losses, weight, alike)
+    return mean <= errors * error
+
+
+def excess_of(
+    best: int, losses: np.ndarray, weight: np.ndarray, alike: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean excess of losses over the best one's, and its error.
+
+    The standard error, and beside it a share of the best one's mean.
+    """
+    share = weight / weight.sum()
+    excess = losses - losses[:, [best]]
+    mean = share @ excess
+    count = np.maximum(weight, 1.0).sum()
+    # Powers of two as units, since squares of what are squares already may overflow.
+    unit = np.ldexp(1.0, np.frexp(np.abs(excess).max(axis=0))[1] - 1)
+    error = unit * np.sqrt(share @ ((excess - mean) / unit) ** 2 / count)
+    return mean, np.hypot(error, alike * float(share @ losses[:, best]))
+
+
 @dataclass(frozen=True, eq=False)
 class Free:
     """What a fold needs to fit intercept and covariates by likelihood."""
@@ -210,6 +260,8 @@ class Free:
 
         `offsets` (G, m + n_rows, K) are those of the training rows, then the others.
         """
+        from sltr.ridge.likelihood import free_coefs
+
         offsets = offsets.astype(float, copy=False)
         first, rest = offsets[:, : len(self.rows), :], offsets[:, len(self.rows) :, :]
         found = np.full_like(rest, np.nan)
@@ -332,6 +384,27 @@ class Folds:
         """Return the weighted sum of all held-out samples' losses."""
         return float(np.concatenate(self.weights) @ losses)
 
+    @property
+    def null_losses(self) -> np.ndarray:
+        """The losses of the baseline alone."""
+        return self.losses([0.0] * len(self.rows))
+
+    def is_better(
+        self, losses: np.ndarray, others: np.ndarray, *, errors: float = 1.0
+    ) -> bool:
+        """Say whether losses are lower by more than some errors of the mean."""
+        pair = np.stack([losses, others], axis=1)
+        return not close_to(0, pair, np.concatenate(self.weights), errors=errors)[1]
+
+    def of_fitted(self, fitted: Array) -> list[np.ndarray]:
+        """Return each fold's predictions (n_rows, K) from all F · K fitted values."""
+        values = to_numpy(fitted)
+        values = values.reshape(len(self.rows), -1, values.shape[-1])
+        return [
+            self.held_out(f, values[f][:, self.seen(f)].T, axis=1)
+            for f in range(len(self.rows))
+        ]
+
     def predictions(
         self, task: Task, f: int, coef: Array, removed: Array
     ) -> np.ndarray:
@@ -353,6 +426,8 @@ class Folds:
 
 def _likelihood_folds(task: Task, training: Array, splits: Sequence[Split]) -> Folds:
     """Return the folds of a likelihood."""
+    from sltr.ridge.likelihood import free_coefs
+
     family = task.family
     assert family is not None
     Y, weight = (np.asarray(to_numpy(a), float) for a in (task.Y, task.samples.weight))

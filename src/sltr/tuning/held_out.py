@@ -1,8 +1,7 @@
 """Held-out predictions of all candidates, and their losses.
 
-In memory each chunk of coefficients is predicted as soon as it is solved. For samples
-in a file or on a cluster, coefficients wait until they fill their share of memory; then
-one pass over X predicts for all of them.
+Each chunk of coefficients is predicted as soon as it is solved. For samples that stay
+in a file or on a cluster, `stored` lets them wait for one pass over X.
 """
 
 from __future__ import annotations
@@ -15,20 +14,16 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 
-from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
-from sltr.core.estimate import independent_pilots
+from sltr.arrays import Array, array_namespace, free_entries, is_numpy, to_numpy
 from sltr.refine.factors import Structure
 from sltr.tuning.candidates import Candidate, Grid
-from sltr.tuning.fits import PlainFits, as_rows, as_tensors, grid_fits, plain_fits
-from sltr.tuning.folds import Folds, fold_batches
-from sltr.tuning.task import Pilots, Task, Working, fits_single, ridge_pilots
+from sltr.tuning.fits import PlainFits, as_rows, lasso_fits, plain_fits
+from sltr.tuning.folds import Folds
+from sltr.tuning.task import Pilots, Task, Working, fits_single
 
 # Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
 Answer = Callable[[Sequence[int]], Array]
-# Arrays of a coefficient's size that the solvers hold for each mode between chunks.
-ARRAYS_OF_A_MODE = 15
 
 
 class Row(NamedTuple):
@@ -163,52 +158,6 @@ def memory_parts(task: Task, pilots: Pilots) -> list[Part]:
     return [Part(range(f, f + size), pilots.some(slice(f, f + size))) for f in starts]
 
 
-def stored_parts(task: Task, folds: Folds, grid: Grid) -> Iterator[list[Part]]:
-    """Cut the grid for samples left in place, as memory allows.
-
-    Yields lists of parts: as many folds at a time as have room for their pilots,
-    which take one pass. Penalties with close pilots start each other's problems and
-    stay together.
-    """
-    limit = task.samples.X.budget.limit
-    most = max(1, limit // (task.policy.state_share * _state_bytes(task)))
-    for batch in fold_batches(task, folds, len(grid.epsilons)):
-        pilots = ridge_pilots(task, folds.training[batch, ...], grid.epsilons)
-        tensors = as_tensors(pilots.coef, task.samples.shape, task.shared)
-        yield [
-            Part(range(f, f + 1), pilots.some(slice(s, s + 1), e))
-            for s, f in enumerate(range(batch.start, batch.stop))
-            for e in _close_penalties(tensors[s, ...], most)
-        ]
-
-
-def _coef_bytes(task: Task) -> int:
-    """Return the size of one setting's coefficients, of all responses."""
-    samples = task.samples
-    return samples.X.dtype.itemsize * prod(samples.shape) * task.Y.shape[1]
-
-
-def _state_bytes(task: Task) -> int:
-    """Return what the solvers hold between chunks for one penalty."""
-    n_modes = len(task.samples.shape) + len(task.shared)
-    return ARRAYS_OF_A_MODE * n_modes * _coef_bytes(task)
-
-
-def _close_penalties(pilots: Array, most: int) -> list[slice]:
-    """Cut penalties (E, K, …) where pilots are independent, and to at most `most`."""
-    n_penalties, n_tensors = pilots.shape[:2]
-    flat = pilots.reshape(n_penalties * n_tensors, -1)
-    independent = set(independent_pilots(flat))
-    groups: list[slice] = []
-    for e in range(n_penalties):
-        joins = groups and e * n_tensors not in independent
-        if joins and e - groups[-1].start < most:
-            groups[-1] = slice(groups[-1].start, e + 1)
-        else:
-            groups.append(slice(e, e + 1))
-    return groups
-
-
 def memory_rows(
     task: Task,
     folds: Folds,
@@ -230,7 +179,7 @@ def memory_rows(
             e = part.pilots.epsilons.index(start.epsilon)
             # A copy: a view would keep the whole chunk.
             estimates = fits.of_pair(start.radii)[:, e, ...] + 0.0
-        rows += _predicted(task, folds, [(part, fits)], grid.measured)
+        rows += predicted(task, folds, [(part, fits)], grid.measured)
         for (e, epsilon), pair in product(enumerate(part.pilots.epsilons), fits.pairs):
             if keep_as is not None:
                 candidate = Candidate(epsilon, *pair, shared=bool(task.shared))
@@ -264,86 +213,7 @@ def _structure_coefs(
     return known_coefs(task, [as_rows(tensors, shape, shared)])(subsets)
 
 
-def stored_rows(
-    task: Task,
-    folds: Folds,
-    grid: Grid,
-    n_jobs: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    starts: dict[int, Array] | None = None,
-) -> Iterator[Row]:
-    """Yield the predictions for samples that are left in place, in few passes.
-
-    Estimates (K, P) that refits start from are put into `starts`, by fold.
-    """
-    room = task.samples.X.budget.limit // task.policy.waiting_share
-    for parts in stored_parts(task, folds, grid):
-        waiting: list[tuple[Part, PlainFits]] = []
-        held, done, total = 0, 0, len(parts) * len(grid.pairs)
-        for part, fits in _solved(task, parts, grid, n_jobs):
-            if waiting and held + fits.coef.nbytes > room:
-                yield from _predicted(task, folds, waiting, grid.measured)
-                waiting, held = [], 0
-            start, epsilons = grid.start, part.pilots.epsilons
-            known = start.radii in fits.pairs and start.epsilon in epsilons
-            if starts is not None and known:
-                e = epsilons.index(start.epsilon)
-                for s, f in enumerate(part.folds):
-                    # A copy: a view would keep the whole chunk.
-                    starts[f] = fits.of_pair(start.radii)[s, e, ...] + 0.0
-            waiting.append((part, fits))
-            held, done = held + fits.coef.nbytes, done + len(fits.pairs)
-            if progress is not None:
-                progress(done, total)
-        yield from _predicted(task, folds, waiting, grid.measured)
-
-
-def _solved(
-    task: Task, parts: Sequence[Part], grid: Grid, n_jobs: int | None
-) -> Iterator[tuple[Part, PlainFits]]:
-    """Solve one part after another, or several in processes; samples stay here.
-
-    A process hands over all chunks of a part at once: there are as many at a time as
-    have room for these.
-    """
-    jobs = []
-    for part in parts:
-        entries = (task.settings.chunk_entries or 1) // len(part.pilots.epsilons)
-        settings = replace(task.settings, chunk_entries=max(1, entries))
-        shape, pilots = (task.samples.shape, task.shared), part.pilots.coef
-        jobs.append((*shape, task.radius, settings, pilots, grid.pairs))
-    size = _workers(task, parts, grid, effective_n_jobs(n_jobs))
-    for first in range(0, len(parts), size):
-        batch = jobs[first : first + size]
-        if size == 1:
-            results: Iterable = (grid_fits(*job) for job in batch)
-        else:
-            work = (delayed(solve_all_chunks)(*job) for job in batch)
-            results = Parallel(n_jobs=size)(work)
-        for part, chunks in zip(parts[first:], results, strict=False):
-            for fits in chunks:
-                yield part, fits
-
-
-def _workers(task: Task, parts: Sequence[Part], grid: Grid, n_jobs: int) -> int:
-    """Return how many parts may be solved at a time: at most `n_jobs`, at least one.
-
-    Each takes the state of its solvers and, here and in its process, all its solutions.
-    """
-    if n_jobs == 1:
-        return 1
-    most = max(len(part.pilots.epsilons) for part in parts)
-    solutions = 2 * len(grid.pairs) * _coef_bytes(task)
-    room = task.samples.X.budget.limit // task.policy.state_share
-    return max(1, min(n_jobs, room // (most * (_state_bytes(task) + solutions))))
-
-
-def solve_all_chunks(*job: Any) -> list[PlainFits]:
-    """Return all chunks of `grid_fits` at once."""
-    return list(grid_fits(*job))
-
-
-def _predicted(
+def predicted(
     task: Task,
     folds: Folds,
     waiting: Sequence[tuple[Part, PlainFits]],
@@ -379,28 +249,16 @@ def _predicted(
 def coef_rows(
     task: Task,
     folds: Folds,
-    pilots: Pilots,
+    removed: Array,
     coefs: Sequence[tuple[Candidate, Array]],
     complexity: Callable[[Array], float],
     indices: Sequence[int] | None = None,
 ) -> list[Row]:
     """Return the predictions of refitted coefficients (S, K, …), candidates in order.
 
-    `indices` are the folds that the S subsets belong to; by default all of them.
+    `removed` (F, b, P) is what was removed from the samples of each fold. `indices` are
+    the folds that the S subsets belong to; by default all of them.
     """
-    removed = pilots.removed_for(task)
-    return removed_rows(task, folds, removed, coefs, complexity, indices)
-
-
-def removed_rows(
-    task: Task,
-    folds: Folds,
-    removed: Array,
-    coefs: Sequence[tuple[Candidate, Array]],
-    complexity: Callable[[Array], float],
-    indices: Sequence[int] | None = None,
-) -> list[Row]:
-    """Do what `coef_rows` does, given what was removed from the samples, (S, b, P)."""
     xp, n_responses = array_namespace(task.Y), task.Y.shape[1]
     rows: list[Row] = []
     for s, f in enumerate(range(len(folds.rows)) if indices is None else indices):
@@ -414,3 +272,152 @@ def removed_rows(
             for g, (candidate, _) in enumerate(coefs)
         ]
     return rows
+
+
+# Arrays of all coefficients that a step of the Lasso holds at once.
+LASSO_ARRAYS = 16
+
+
+def lasso_rows(
+    task: Task,
+    folds: Folds,
+    removed: Array,
+    epsilon: float,
+    keep: bool,
+    thresholds: Sequence[float],
+) -> tuple[list[Row], dict[Candidate, list[Array]]]:
+    """Return predictions of the Lasso on all folds, in batches that fit memory.
+
+    `removed` as in `coef_rows`. With them come the coefficients, if they are to be
+    kept. A refit on supports that are all too large is the Lasso itself: it is left
+    out, for it would tie.
+    """
+    xp, policy, n_folds = array_namespace(task.Y), task.policy, len(folds.rows)
+    n_fits = len(thresholds) * task.Y.shape[1]
+    # A device reads the samples once for the whole batch, and has room for more.
+    room = max(policy.batch_entries, free_entries(task.Y) // LASSO_ARRAYS)
+    size = room // (n_fits * sum(task.samples.flat.shape))
+    size = max(1, min(n_folds, size))
+    rows: list[Row] = []
+    kept: dict[Candidate, list[Array]] = {}
+    distinct: set[Candidate] = set()
+    for first in range(0, n_folds, size):
+        indices = range(n_folds)[first : first + size]
+        training = folds.training[first : first + size, ...]
+        ridges = policy.support_ridges
+        fits = dict(lasso_fits(task, training, epsilon, thresholds, ridges))
+        distinct |= {
+            candidate
+            for candidate, coefs in fits.items()
+            if candidate.ridge is None
+            or bool(xp.any(coefs != fits[replace(candidate, ridge=None)]))
+        }
+        coefs = list(fits.items())
+        rows += coef_rows(task, folds, removed, coefs, share_nonzero, indices)
+        for candidate, coef in coefs if keep else ():
+            kept.setdefault(candidate, []).append(coef)
+    rows = [row for row in rows if row.candidate in distinct]
+    return rows, {c: coefs for c, coefs in kept.items() if c in distinct}
+
+
+def share_nonzero(coef: Array) -> float:
+    """Return the share of entries that are not zero."""
+    xp = array_namespace(coef)
+    return float(xp.mean(xp.astype(coef != 0, coef.dtype)))
+
+
+def low_rank_rows(
+    task: Task,
+    folds: Folds,
+    first_step: Callable[[str, int], Any],
+    kind: str,
+    base: Candidate,
+    baseline: np.ndarray | None,
+    patience: int | None = None,
+) -> tuple[list[Row], dict[Candidate, Structure]]:
+    """Return what one kind of low-rank refit predicts, rank after rank.
+
+    With the predictions come the CP or Tucker tensors that were found on the folds.
+    `first_step` is given the kind and its largest rank, and returns its first
+    `RankStep`, if there is one. It ends after `patience` ranks in a row, by default the
+    policy's, that gain no more than one standard error. The first rank counts as a gain
+    unless it is clearly worse than the mean of the responses. It also ends when the
+    same gain at each remaining rank would not reach the baseline, the best candidate
+    of another kind.
+    """
+    shape, policy = (*task.samples.shape, *task.shared), task.policy
+    null = folds.null_losses
+    baseline = null if baseline is None else baseline
+    best, best_first, n_idle = null, null, 0
+    rows: list[Row] = []
+    structures: dict[Candidate, Structure] = {}
+    if patience is None:
+        patience = policy.patience(kind, shape)
+    step = first_step(kind, policy.largest_rank(kind, shape))
+    while step is not None:
+        first = folds.losses(folds.of_fitted(step.swept[0].fitted))
+        if not folds.is_better(best_first, first, errors=policy.worse_by):
+            step = step.with_lower_ridges()
+        structure: Any = step.swept[0].structure  # CP or Tucker
+        complexity = structure.n_parameters(shape, step.rank) / prod(shape)
+        losses = []
+        for swept in step.swept:
+            candidate = replace(base, refine=kind, rank=step.rank, ridge=swept.ridge)
+            predictions = folds.of_fitted(swept.fitted)
+            structures[candidate] = swept.structure
+            rows += [
+                Row(candidate, f, part, complexity)
+                for f, part in enumerate(predictions)
+            ]
+            losses.append(folds.losses(predictions))
+        least = min(losses, key=folds.total)
+        best_first = min(best_first, first, key=folds.total)
+        not_worse_than_null = best is null and not folds.is_better(null, least)
+        if not_worse_than_null or folds.is_better(least, best):
+            remaining = _ranks_remaining(step.rank, step.largest_rank, shape)
+            missing, gain = folds.total(least - baseline), folds.total(best - least)
+            if missing > remaining * gain and folds.is_better(baseline, least):
+                break
+            best, n_idle = least, 0
+        else:
+            n_idle += 1
+            if n_idle == patience:
+                break
+        step = step.next_rank()
+    return rows, structures
+
+
+def _ranks_remaining(
+    rank: int | tuple[int, ...], largest: int, shape: tuple[int, ...]
+) -> int:
+    """Return how many times a rank may still rise, in one mode if it has several.
+
+    Examples
+    --------
+    >>> _ranks_remaining(2, 6, (16, 16, 8)), _ranks_remaining((2, 1, 1), 4, (16, 16, 2))
+    (4, 6)
+    """
+    if isinstance(rank, int):
+        return largest - rank
+    most = (min(size, largest) for size in shape)
+    return sum(end - now for end, now in zip(most, rank, strict=True))
+
+
+def smaller_is_worth_it(held: HeldOut, thresholds: Sequence[float]) -> bool:
+    """Say whether thresholds below these are worth trying.
+
+    They are if the smallest predicts best, before a refit on the support, which
+    favours larger ones, and no other kind is clearly better.
+    """
+    losses = held.losses
+    lasso = [c for c in losses if c.refine == "sparse"]
+    bare = [c for c in lasso if c.ridge is None]
+    if not bare:  # no finite errors
+        return False
+    best, best_lasso, best_bare = (
+        min(some, key=lambda c: held.folds.total(losses[c]))
+        for some in (losses, lasso, bare)
+    )
+    if held.folds.is_better(losses[best], losses[best_lasso]):
+        return False
+    return best_bare.lambda_sparse <= thresholds[-1]

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sltr.arrays import as_array, to_numpy
-from sltr.ridge.penalty import choose_epsilon
+from sltr.ridge import choose_epsilon
 from sltr.samples.front import Front, FrontPlan
 from sltr.tuning.candidates import grid_epsilons, pilot_losses
-from sltr.tuning.choose import ALIKE, close_to
-from sltr.tuning.folds import Folds, Split
+from sltr.tuning.folds import ALIKE, Folds, Split, close_to
 from sltr.tuning.task import Task
 
 
@@ -48,8 +47,6 @@ def task_in_best_map(
     groups.
     """
     front = plan.first
-    if not plan.several:
-        return prepared(front)
 
     def tried(front: Front) -> Tried:
         return _tried(prepared(front), splits)

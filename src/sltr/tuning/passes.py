@@ -30,9 +30,9 @@ from sltr.refine.lasso import LARGE, length_by_gram
 from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
 from sltr.refine.reweight import MAX_PASSES, Facts, facts_of
 from sltr.refine.stored_sweeps import StoredSweeps
-from sltr.ridge.gram import GramRidge
-from sltr.samples.budget import Budget
+from sltr.ridge import GramRidge
 from sltr.samples.samples import is_lazy
+from sltr.samples.stored import Budget
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import (
     LowRankStart,
@@ -65,8 +65,6 @@ def lacking_room(X: Any, n_items: int, policy: Policy) -> int | None:
     Items are the subsets times the responses. Each takes arrays of a coefficient's
     size, and the normal equations of a factor with one column.
     """
-    if not is_lazy(X):
-        return None
     state = 4 * ARRAYS_OF_AN_ITEM * n_items * X.shape[1]
     seen = 4 * n_items * STARTS * max(X.sample_shape) ** 2
     needed = max(2 * state, policy.sweep_share * seen)

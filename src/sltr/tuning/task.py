@@ -6,24 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import log10, prod, sqrt
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.arrays.resources import memory_bytes
 from sltr.core.estimate import Settings
-from sltr.core.families import Family
-from sltr.ridge import RidgeSystem, ridge_system
-from sltr.ridge.likelihood import (
-    LikelihoodPilot,
-    likelihood_pilots,
-    working_weights,
-)
-from sltr.ridge.penalty import choose_epsilon
-from sltr.samples.budget import memory_bytes
+from sltr.ridge import RidgeSystem, choose_epsilon, ridge_system
 from sltr.samples.front import Centring, Front
-from sltr.samples.samples import Samples, Shifted, is_lazy, take_rows
+from sltr.samples.samples import Samples, is_lazy, take_rows
 from sltr.tuning.policy import DEFAULT, Policy
+
+if TYPE_CHECKING:
+    from sltr.core.families import Family
+    from sltr.ridge.likelihood import LikelihoodPilot
 
 # Entries up to this size, and down to its inverse, are safe in single precision:
 # refits multiply four of them.
@@ -157,6 +154,8 @@ class Task:
 
     def _stored_for_refits(self, precision: str | None) -> Task:
         """Return the task of samples that are shifted and cast when they are read."""
+        from sltr.samples.mapped import Shifted
+
         samples, X, Y = self.samples, self.samples.X, self.Y
         shift = np.zeros(X.shape[1], X.dtype)
         if self.fit_intercept:
@@ -429,6 +428,8 @@ def _solved(
     task: Task, training: Array, epsilons: Sequence[float]
 ) -> list[list[LikelihoodPilot]]:
     """Return the pilots of each subset and penalty; each is solved for once."""
+    from sltr.ridge.likelihood import likelihood_pilots
+
     assert task.family is not None
     found = []
     for s in range(training.shape[0]):
@@ -454,6 +455,8 @@ def working_responses(task: Task, training: Array, epsilon: float) -> Working:
 
 def working_at(task: Task, training: Array, eta: Array) -> Working:
     """Return the working responses of some subsets (S, n) at their η, (S, n, K)."""
+    from sltr.ridge.likelihood import working_weights
+
     assert task.family is not None
     xp = array_namespace(task.Y)
     variance = working_weights(task.family, eta)
