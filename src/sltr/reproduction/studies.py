@@ -269,7 +269,6 @@ NOISE = under_all_protocols(
     x="noise",
 )
 
-_QUICK_ZEROS = (0.5, 0.9, 0.99)
 SPARSITY = under_all_protocols(
     "sparsity",
     "Error by sparsity of W, 20×20×5",

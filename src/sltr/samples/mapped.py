@@ -102,7 +102,8 @@ class Shifted(InPlace):
     ) -> Iterator[Any]:
         """Yield function(block less the row, *rowwise, *constants)."""
         if isinstance(self.design, Stored):
-            return self.design.map_rows(function, rowwise, constants, **self._cast)
+            cast: dict[str, Any] = {"less": self.row, "dtype": self.dtype}
+            return self.design.map_rows(function, rowwise, constants, **cast)
         shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
         return self.design.map_rows(shifted, rowwise, [self.row, *constants])
 
@@ -115,15 +116,9 @@ class Shifted(InPlace):
     ) -> Any:
         """Return what `map_rows` yields, merged over all blocks."""
         if isinstance(self.design, Stored):
-            return self.design.reduce_rows(
-                function, merge, rowwise, constants, **self._cast
-            )
+            return super().reduce_rows(function, merge, rowwise, constants)
         shifted = partial(_on_shifted, function, self.dtype, len(rowwise))
         return self.design.reduce_rows(shifted, merge, rowwise, [self.row, *constants])
-
-    @property
-    def _cast(self) -> dict[str, Any]:
-        return {"less": self.row, "dtype": self.dtype}
 
 
 def _on_shifted(

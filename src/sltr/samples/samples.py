@@ -75,6 +75,7 @@ class Design(Protocol):
         constants: Sequence = (),
     ) -> Any:
         """Return what `map_rows` yields, merged over all blocks."""
+        return reduce(merge, self.map_rows(function, rowwise, constants))
 
 
 class InPlace(Design):
@@ -85,7 +86,7 @@ class InPlace(Design):
 
 
 @dataclass(frozen=True, eq=False)
-class InMemory:
+class InMemory(Design):
     """A matrix of any array library as a `Design`.
 
     Columns outside the `support`, if it is known, are zero.
@@ -145,16 +146,6 @@ class InMemory:
         for rows in row_ranges(self.shape[0], height):
             parts = [values[rows, ...] for values in rowwise]
             yield function(self.array[rows, :], *parts, *constants)
-
-    def reduce_rows(
-        self,
-        function: Callable,
-        merge: Callable,
-        rowwise: Sequence[Array],
-        constants: Sequence = (),
-    ) -> Any:
-        """Return function(block, *rowwise, *constants), merged in order."""
-        return reduce(merge, self.map_rows(function, rowwise, constants))
 
     def _columns(self, n_columns: int | None = None) -> list[slice]:
         width = max(1, self.block_entries // max(1, self.shape[0]))

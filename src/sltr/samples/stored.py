@@ -6,7 +6,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
@@ -332,20 +332,6 @@ class Stored(InPlace):
             own = [values[rows.kept] for values in rowwise]
             # Without a name, so that no block is kept while the next one is read.
             yield function(self._whole(rows, parts, less, dtype), *own, *constants)
-
-    def reduce_rows(
-        self,
-        function: Callable,
-        merge: Callable,
-        rowwise: Sequence[np.ndarray],
-        constants: Sequence = (),
-        *,
-        less: np.ndarray | float = 0.0,
-        dtype: np.dtype | None = None,
-    ) -> Any:
-        """Return function(block, *rowwise, *constants), merged two by two."""
-        found = self.map_rows(function, rowwise, constants, less=less, dtype=dtype)
-        return reduce(merge, found)
 
     def _height(self, dtype: np.dtype) -> int:
         """Return how many whole samples a block has: those of a chunk, if they fit."""
