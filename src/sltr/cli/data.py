@@ -6,7 +6,6 @@ import os
 import platform
 import sys
 from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,11 +106,9 @@ def simulate(
 def _write_npz(path: Path, **arrays: Any) -> None:
     import numpy as np
 
-    from sltr.persistence.files import write_atomically
+    from sltr.persistence.files import write_through
 
-    content = BytesIO()
-    np.savez_compressed(content, **arrays)
-    write_atomically(path, content.getvalue())
+    write_through(path, lambda file: np.savez_compressed(file, **arrays))
 
 
 def reproduce(

@@ -136,7 +136,7 @@ def stability(
     import numpy as np
 
     from sltr.inference import stability as find_stable
-    from sltr.persistence.files import check_destination, write_atomically
+    from sltr.persistence.files import check_destination, write_through
 
     check_destination(out)
     _check_plot(plot, check_destination)
@@ -164,7 +164,8 @@ def stability(
         "largest entries of a half": found.n_largest,
         "file": str(out),
     }
-    write_atomically(out, _npz(frequency=found.frequency, selected=found.selected))
+    arrays: dict[str, Any] = {"frequency": found.frequency, "selected": found.selected}
+    write_through(out, lambda file: np.savez_compressed(file, **arrays))
     (print_json if json else print_facts)(facts)
     if plot is not None:
         from sltr.plotting import plot_stability
@@ -187,23 +188,10 @@ def _check_plot(plot: Path | None, check: Any) -> None:
     choose(plot.suffix, (".png", ".pdf", ".svg"), "--plot")
 
 
-def _npz(**arrays: Any) -> bytes:
-    from io import BytesIO
-
-    import numpy as np
-
-    content = BytesIO()
-    np.savez_compressed(content, **arrays)
-    return content.getvalue()
-
-
 def _save(figure: Any, path: Path) -> None:
     """Write a figure, all or nothing."""
-    from io import BytesIO
+    from sltr.persistence.files import write_through
 
-    from sltr.persistence.files import write_atomically
-
-    content = BytesIO()
-    figure.savefig(content, format=path.suffix[1:], dpi=150)
-    write_atomically(path, content.getvalue())
+    kind = path.suffix[1:]
+    write_through(path, lambda file: figure.savefig(file, format=kind, dpi=150))
     say(f"Wrote {path}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,13 +113,11 @@ def _csv(columns: dict[str, Any]) -> str:
 def _write_predictions(out: Path, columns: dict[str, Any]) -> None:
     import numpy as np
 
-    from sltr.persistence.files import write_atomically
+    from sltr.persistence.files import write_atomically, write_through
 
     if out.suffix == ".npy":
-        content = BytesIO()
         parts = [v for name, v in columns.items() if name.startswith("prediction")]
         values = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-        np.save(content, values, allow_pickle=False)
-        write_atomically(out, content.getvalue())
+        write_through(out, lambda file: np.save(file, values, allow_pickle=False))
     else:
         write_atomically(out, _csv(columns).encode())

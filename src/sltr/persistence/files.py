@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -78,6 +79,13 @@ def write_atomically(path: Path, content: bytes) -> Path:
             raise OSError(error.errno, msg, str(path)) from error
         raise
     return path
+
+
+def write_through(path: Path, write: Callable[[BinaryIO], object]) -> Path:
+    """Write what a function writes into a file, all or nothing."""
+    content = BytesIO()
+    write(content)
+    return write_atomically(path, content.getvalue())
 
 
 def claim(path: Path) -> BinaryIO | None:

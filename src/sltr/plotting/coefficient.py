@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
-from sltr.plotting.modes import Coords, Modes, even_slices, strongest_slice
+from sltr.plotting.modes import (
+    Coords,
+    Modes,
+    drawn_coef,
+    even_slices,
+    strongest_slice,
+)
 from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
 from sltr.thumbnail import coef_array, shown_entries, target_name, upright
 
@@ -73,9 +79,8 @@ def plot_coef(
     >>> fig.axes[0].get_xlabel()
     'time (ms)'
     """
-    model, whose = coef, target_name(coef, target)
-    coef = coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names, units, coords, model)
+    model = coef
+    coef, modes, whose = drawn_coef(coef, target, mode_names, units, coords)
     seen = shown_entries(coef, model)
     if coef.ndim == 1:
         return _line(seen, modes, label, whose, fig)

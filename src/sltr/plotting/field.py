@@ -14,7 +14,7 @@ import numpy as np
 from sltr.arrays import to_numpy
 from sltr.datasets.nifti import coef_img
 from sltr.plotting.coefficient import plot_coef
-from sltr.plotting.modes import Modes, even_slices, strongest_slice
+from sltr.plotting.modes import Modes, drawn_coef, even_slices, strongest_slice
 from sltr.plotting.style import DIVERGING, diverging_limit, image, new_figure
 from sltr.thumbnail import UPRIGHT, coef_array, target_name
 
@@ -165,8 +165,7 @@ def plot_topographies(
             "model fitted to samples of load_epochs."
         )
         raise ValueError(msg)
-    coef, whose = coef_array(model, target), target_name(model, target)
-    modes = Modes.of(coef.shape, model=model)
+    coef, modes, whose = drawn_coef(model, target)
     types = np.asarray(space["types"])
     kind = str(types[0]) if channel_type is None else channel_type
     rows = np.flatnonzero(types == kind)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sltr.samples.labelled import Coords, labels_of, make_labels, mode_number
+from sltr.thumbnail import coef_array, target_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +106,18 @@ class Modes:
                 raise ValueError(msg)
             checked[number] = [int(value) % size for value in values]
         return checked
+
+
+def drawn_coef(
+    model: Any,
+    target: Any = None,
+    names: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+    coords: Coords | None = None,
+) -> tuple[np.ndarray, Modes, str]:
+    """Return the coefficient of a model or array, its modes, and whose it is."""
+    whose, coef = target_name(model, target), coef_array(model, target)
+    return coef, Modes.of(coef.shape, names, units, coords, model), whose
 
 
 def _text(value: Any) -> str:

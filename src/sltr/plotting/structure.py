@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from sltr.core.tensor import numerical_ranks, unfold
-from sltr.plotting.modes import Coords, Modes
+from sltr.plotting.modes import Coords, Modes, drawn_coef
 from sltr.plotting.style import COLOURS, MARKERS, new_axes, new_figure, tidy
-from sltr.thumbnail import coef_array, target_name
 
 
 def plot_spectrum(
@@ -44,9 +43,7 @@ def plot_spectrum(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['mode 0, mode 1: rank 3 of 3']
     """
-    model, whose = coef, target_name(coef, target)
-    coef = coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names, model=model)
+    coef, modes, whose = drawn_coef(coef, target, mode_names)
     ranks = numerical_ranks(coef)
     ax = tidy(new_axes(ax))
     drawn = []
@@ -117,9 +114,7 @@ def plot_factors(
     -------
     matplotlib figure
     """
-    model, whose = coef, target_name(coef, target)
-    coef = coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names, units, coords, model)
+    coef, modes, whose = drawn_coef(coef, target, mode_names, units, coords)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 3.0)
     axes = _axes_of_modes(fig, modes, "singular vector", whose)
     for mode, ax in enumerate(axes):
@@ -187,9 +182,7 @@ def plot_mode_importance(
     -------
     matplotlib figure
     """
-    model, whose = coef, target_name(coef, target)
-    coef = coef_array(coef, target)
-    modes = Modes.of(coef.shape, mode_names, units, coords, model)
+    coef, modes, whose = drawn_coef(coef, target, mode_names, units, coords)
     fig = fig or new_figure(min(3.4 * coef.ndim + 0.4, 14.0), 2.8)
     axes = _axes_of_modes(fig, modes, "share of ‖W‖² (%)", whose)
     for ax, share in zip(axes, mode_weights(coef), strict=True):

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sltr.persistence.files import write_atomically
+from sltr.persistence.files import write_through
 from sltr.reproduction.data import draw_trial
 from sltr.reproduction.methods import TITLES
 from sltr.reproduction.run import Row, mean_and_error
@@ -272,9 +271,8 @@ def _heat_maps(condition: str, rows: list[Row], folder: Path) -> Any:
 
 
 def _save(fig: Any, path: Path) -> Path:
-    import matplotlib.pyplot as plt
+    from sltr.plotting.style import close_figure
 
-    content = BytesIO()
-    fig.savefig(content, dpi=160)
-    plt.close(fig)
-    return write_atomically(path, content.getvalue())
+    written = write_through(path, lambda file: fig.savefig(file, dpi=160))
+    close_figure(fig)
+    return written

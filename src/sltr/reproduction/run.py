@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from time import perf_counter, sleep
@@ -26,7 +25,7 @@ from sltr.core.estimate import estimate
 from sltr.core.tensor import numerical_ranks, unfold
 from sltr.metrics import error_bound, estimation_error, rank_error, support_f1
 from sltr.persistence import installed_version
-from sltr.persistence.files import claim, release, write_atomically
+from sltr.persistence.files import claim, release, write_through
 from sltr.persistence.values import plain_json
 from sltr.reproduction.data import SOURCES, Trial, draw_trial
 
@@ -389,9 +388,8 @@ def _n_candidates(model: Any) -> int | None:
 
 def _store_coef(path: Path, coef: np.ndarray) -> None:
     path.parent.mkdir(exist_ok=True)
-    content = BytesIO()
-    np.save(content, np.asarray(coef), allow_pickle=False)
-    write_atomically(path, content.getvalue())
+    array = np.asarray(coef)
+    write_through(path, lambda file: np.save(file, array, allow_pickle=False))
 
 
 def _versions() -> dict[str, str]:
