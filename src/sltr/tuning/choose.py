@@ -228,6 +228,9 @@ class Choice:
     weights: np.ndarray  # (G,)
     scores: np.ndarray  # (F, G)
     held_out: list[np.ndarray]  # the answer's predictions by fold, (n_rows, K)
+    # What the mean would predict, less the baseline, if all responses had the weights
+    # that their errors choose together; None where they have.
+    common: list[np.ndarray] | None = None
     # Of the last step, relative to the largest entry of the members' mean: 0 leaves it
     # as it is, 1 leaves nothing; None where the mean itself is the answer.
     radius: float | None = None
@@ -278,16 +281,19 @@ def choose(
         weights = average_weights(candidates, mean, predictions, folds, task.policy)
     if not weights.any():  # one candidate is asked for, or no errors are finite
         weights[index] = 1.0
-    shares = np.tile(weights[:, None], (1, task.Y.shape[1]))  # (G, K)
+    shares, common = np.tile(weights[:, None], (1, task.Y.shape[1])), None  # (G, K)
     if rule in ("average", "vote") and classes is None and task.Y.shape[1] > 1:
         # Half by the errors of all responses, which know more, half by its own, which
         # know it better (`benchmarks/responses.py simulated`).
         own = _own_weights(candidates, predictions, folds, task.policy)
+        kept = np.flatnonzero(weights)  # what is not finite has no weight
+        common = [values[:, :, kept] @ weights[kept] for values in predictions]
         shares = np.where(own.any(axis=0), (shares + own) / 2, shares)
         weights = shares.mean(axis=1)
     order = [index, *(g for g in np.flatnonzero(weights).tolist() if g != index)]
     members = [_member(held, candidates[g], shares[g]) for g in order]
-    return Choice(index, members, weights, scores, _mean_predictions(held, members))
+    held_out = _mean_predictions(held, members)
+    return Choice(index, members, weights, scores, held_out, common)
 
 
 def _own_weights(

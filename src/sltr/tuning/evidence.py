@@ -7,6 +7,9 @@ model's as well.
   zero. It sees what refits find. But the answer is the best of many, so that the bar is
   high, and the same for all samples: on smooth ones, or few, it is higher than it needs
   to be.
+  Of several responses, it is the mean whose weights all of them chose together: each
+  with weights of its own, they agree with what they chose by, the more so the more
+  there are.
 - The ridge pilot's held-out predictions are linear in the responses. Under permuted
   responses they cost next to nothing, and so their test is exact for these samples.
   Each sample is left out by itself, which sees weak signals better than a few folds
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isqrt
 
 import numpy as np
 
@@ -154,7 +158,9 @@ def pilot_p_value(
     epsilons = [unit * factor for factor in PENALTIES]
     n_folds = 1 if groups is None else len(folds.rows)
     entries = n_folds * len(epsilons) * n_responses * n_samples
-    batch, found = max(1, BATCH_ENTRIES // entries), []
+    # Moments have the products of all responses of a batch, two by two.
+    at_once = isqrt(BATCH_ENTRIES) // n_responses
+    batch, found = max(1, min(BATCH_ENTRIES // entries, at_once)), []
     if isinstance(task.system, GramRidge) and task.system.spectrum is None:
         task = replace(task, system=task.system.with_spectrum())
     for first in range(0, n + 1, batch):

@@ -134,7 +134,8 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
     ]
     best = int(np.argmin([folds.total(each) for each in losses]))
     values = [p[:, :, best] for p in predictions]
-    if is_found(task, folds, [p[:, :, 0] for p in predictions], values):
+    refined = choice.common or [p[:, :, 0] for p in predictions]
+    if is_found(task, folds, refined, values):
         return _with_radius(folds, choice, radii[best], values)
     return _with_radius(folds, choice, 1.0, [0.0 * p for p in values])
 
