@@ -21,16 +21,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from sltr.arrays import Array, array_namespace, as_array, to_python
+from sltr.arrays import Array, array_namespace, to_python
 from sltr.core.admm import Start, admm, cold_start, default_steps
-from sltr.core.problem import Problem, Result, exact, joined, spread_over
+from sltr.core.problem import (
+    ClosedForms,
+    Item,
+    Problem,
+    Result,
+    exact,
+    indices,
+    joined,
+    spread_over,
+)
 
 # Pilots that are this close to multiples of each other, relative to their largest
 # entry, start each other's problems.
 CLOSE = 0.01
 
 Schedule = Enum("Schedule", ["TOGETHER", "ONE_BY_ONE", "PPXA"])
-Item = tuple[int, int]  # a problem of the grid: its pilot and its candidate
 
 
 def solve_grid(
@@ -50,9 +58,9 @@ def solve_grid(
     Yields for each chunk a result with Q·len(chunk) rows, pilot by pilot.
     """
     grid = grid.with_effective_box()
-    closed_forms = _ClosedForms(grid)
+    closed_forms = ClosedForms(grid)
     ends = _Ends(grid) if schedule is Schedule.ONE_BY_ONE else None
-    single = grid.sparse_radius.shape[0] == grid.size
+    single = grid.n_candidates == 1
     for chunk in chunks:
         items = [(q, g) for q in range(grid.size) for g in chunk]
         solved = _Solved()
@@ -65,7 +73,7 @@ def solve_grid(
         together = schedule is Schedule.TOGETHER and unknown
         for call in [unknown] if together else [[i] for i in unknown]:
             some = [items[i] for i in call]
-            problem = _rows_of(grid, some)
+            problem = grid.of_items(some)
             if schedule is Schedule.PPXA:
                 solved.add(call, _by_ppxa(problem, tol, max_iter))
             else:
@@ -98,7 +106,7 @@ class _Solved:
         every = joined(self.results)
         if rows == list(range(self.n_rows)):
             return every
-        return every.take(_indices(rows, problem))
+        return every.take(indices(rows, problem.pilot))
 
 
 def _by_ppxa(problem: Problem, tol: float, max_iter: int) -> Result:
@@ -127,7 +135,7 @@ def _by_admm(
         return result
     xp = array_namespace(problem.pilot)
     bases, base_of = _find_bases(problem, items, ends, tol, max_iter)
-    rows = _indices(base_of, problem)
+    rows = indices(base_of, problem.pilot)
     shares = to_python(
         problem.sparse_radius >= xp.take(bases.largest_move, rows, axis=0)
     )
@@ -137,8 +145,8 @@ def _by_admm(
     if shared:
         solved.add(shared, bases.result, [base_of[j] for j in shared])
     if band:
-        rows = _indices([base_of[j] for j in band], problem)
-        narrow = problem.take(_indices(band, problem))
+        rows = indices([base_of[j] for j in band], problem.pilot)
+        narrow = problem.take(band)
         start = _start_of_band(narrow, bases, rows, items[0], ends)
         result, end = admm(narrow, start, tol=tol, max_iter=max_iter)
         if ends is not None:
@@ -201,7 +209,7 @@ def _find_bases(
     known = None if ends is None else ends.bases.get(items[0][0])
     if known is not None and known.keys == list(first):
         return known, base_of
-    free = free.take(_indices(list(first.values()), problem))
+    free = free.take(list(first.values()))
     start = None if ends is None else ends.start_of_base(items[0], free)
     result, end = _solve_bases(free, start, tol, max_iter)
     bases = _Bases(list(first), free, result, end)
@@ -222,50 +230,10 @@ def _solve_bases(
         return known, None
     if len(rest) == free.size:
         return admm(free, start, tol=tol, max_iter=max_iter)
-    solved, end = admm(free.take(_indices(rest, free)), tol=tol, max_iter=max_iter)
+    solved, end = admm(free.take(rest), tol=tol, max_iter=max_iter)
     row_of = {g: free.size + row for row, g in enumerate(rest)}
-    rows = _indices([row_of.get(g, g) for g in range(free.size)], free)
+    rows = indices([row_of.get(g, g) for g in range(free.size)], free.pilot)
     return joined([known, solved]).take(rows), cold_start(free).join(end).take(rows)
-
-
-class _ClosedForms:
-    """The closed forms of a grid; each pilot and box is looked at once."""
-
-    def __init__(self, grid: Problem):
-        self.grid = grid
-        self.radii = to_python(grid.sparse_radius)
-        self.norms: dict[tuple[int, float], list[float]] = {}
-        # All that a closed form asks of a pilot, once the norms are known.
-        self.outline = replace(grid, pilot=grid.reach()[:, None])
-
-    def _keys(self, items: list[Item]) -> list[tuple[int, float]]:
-        n_candidates = len(self.radii) // self.grid.size
-        return [(q, self.radii[q * n_candidates + g]) for q, g in items]
-
-    def among(self, items: list[Item]) -> list[int]:
-        """Return which of some problems have a closed form."""
-        keys = self._keys(items)
-        new = {
-            key: item
-            for key, item in zip(keys, items, strict=True)
-            if key not in self.norms
-        }
-        if new:
-            norms = _rows_of(self.grid, list(new.values())).norms_of_clip()
-            self.norms |= zip(new, to_python(norms), strict=True)
-        known = as_array([self.norms[key] for key in keys], self.grid.pilot)
-        some = _rows_of(self.outline, items)
-        closed = to_python(some.is_closed_form(known, some.pilot[:, 0]))
-        return [i for i, is_closed in enumerate(closed) if is_closed]
-
-    def solutions(self, items: list[Item]) -> tuple[Result, list[int]]:
-        """Return the distinct solutions of some problems, and the row of each one's."""
-        keys = self._keys(items)
-        first = dict(zip(reversed(keys), reversed(items), strict=True))
-        problem = _rows_of(self.grid, list(first.values()))
-        row_of = {key: row for row, key in enumerate(first)}
-        solution = exact(problem.thresholded(), problem.sparse_radius)
-        return solution, [row_of[key] for key in keys]
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +279,7 @@ class _Ends:
         end = self.waiting.pop((kind, q - 1, g), None)
         if end is None:
             return None
-        old, new = (_rows_of(self.grid, [(pilot, g)]) for pilot in (q - 1, q))
+        old, new = (self.grid.of_items([(pilot, g)]) for pilot in (q - 1, q))
         ratio = _multiple(old.pilot, new.pilot)
         scaled = float(new.low_radius[0, 0]) / float(old.low_radius[0, 0])
         if abs(scaled - ratio) > CLOSE * ratio:
@@ -338,14 +306,11 @@ def independent_parts(grid: Problem, schedule: Schedule) -> list[Problem]:
     runs = [[q] for q in range(grid.size)]
     if schedule is Schedule.ONE_BY_ONE:
         runs = runs_of_close_pilots(grid.pilot)
-    n_candidates = grid.sparse_radius.shape[0] // grid.size
+    n_candidates = grid.n_candidates
     rows = [
         [q * n_candidates + g for q in run for g in range(n_candidates)] for run in runs
     ]
-    return [
-        grid.take(_indices(some, grid), pilots=_indices(run, grid))
-        for run, some in zip(runs, rows, strict=True)
-    ]
+    return [grid.take(some, pilots=run) for run, some in zip(runs, rows, strict=True)]
 
 
 def runs_of_close_pilots(pilots: Array) -> list[list[int]]:
@@ -368,15 +333,3 @@ def _multiple(old: Array, new: Array) -> float:
     xp = array_namespace(old)
     size = float(xp.sum(old * old))
     return float(xp.sum(old * new)) / size if size > 0.0 else 0.0
-
-
-def _rows_of(grid: Problem, items: list[Item]) -> Problem:
-    """Return some problems of a grid, each with its pilot."""
-    n_candidates = grid.sparse_radius.shape[0] // grid.size
-    rows = [q * n_candidates + g for q, g in items]
-    return grid.take(_indices(rows, grid), pilots=_indices([q for q, _ in items], grid))
-
-
-def _indices(rows: list[int], problem: Problem) -> Array:
-    xp = array_namespace(problem.pilot)
-    return as_array(rows, problem.pilot, dtype=xp.int64)

@@ -39,6 +39,7 @@ from sltr.arrays import (
     singular_values,
     spectral_norm,
     to_float64,
+    to_python,
 )
 from sltr.core.prox import clip_entries, soft_threshold, trailing
 from sltr.core.tensor import unfold
@@ -362,6 +363,16 @@ def spread_over(values: Array, like: Array) -> Array:
     return values[(slice(None), *([None] * (like.ndim - 1)))]
 
 
+Item = tuple[int, int]  # a problem of the grid: its pilot and its candidate
+
+
+def indices(rows: Array | list[int], like: Array) -> Array:
+    """Return row numbers as an array of the library of `like`."""
+    if not isinstance(rows, list):
+        return rows
+    return as_array(rows, like, dtype=array_namespace(like).int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A batch of G problems that share shape and modes.
@@ -395,13 +406,26 @@ class Problem:
         """The number of pilots in the batch."""
         return self.pilot.shape[0]
 
-    def take(self, rows: Array, *, pilots: Array | None = None) -> Problem:
+    @property
+    def n_candidates(self) -> int:
+        """How many rows of radii each pilot of a grid has, one after another."""
+        return self.sparse_radius.shape[0] // self.size
+
+    def take(
+        self, rows: Array | list[int], *, pilots: Array | list[int] | None = None
+    ) -> Problem:
         """Return these rows of the batch, with these rows of the pilots if given."""
         xp = array_namespace(self.pilot)
+        which = indices(rows, self.pilot)
+        of_pilots = which if pilots is None else indices(pilots, self.pilot)
         names = ("sparse_radius", "low_radius", "sparse_weight", "low_weight")
-        taken = {name: xp.take(getattr(self, name), rows, axis=0) for name in names}
-        pilot = xp.take(self.pilot, rows if pilots is None else pilots, axis=0)
-        return replace(self, pilot=pilot, **taken)
+        taken = {name: xp.take(getattr(self, name), which, axis=0) for name in names}
+        return replace(self, pilot=xp.take(self.pilot, of_pilots, axis=0), **taken)
+
+    def of_items(self, items: list[Item]) -> Problem:
+        """Return some problems of a grid, each with its pilot."""
+        rows = [q * self.n_candidates + g for q, g in items]
+        return self.take(rows, pilots=[q for q, _ in items])
 
     def with_effective_box(self) -> Problem:
         """Reduce radii to what can bind: the same problem in moderate numbers.
@@ -412,9 +436,7 @@ class Problem:
         that does not hold zero. With unpenalised groups zero may be no solution.
         """
         xp, sparsity = array_namespace(self.pilot), self.sparsity
-        # A grid has several rows of radii for each pilot, one after another.
-        n_rows = self.sparse_radius.shape[0] // self.size
-        reach = xp.repeat(sparsity.dual_norm(self.pilot), n_rows)
+        reach = xp.repeat(sparsity.dual_norm(self.pilot), self.n_candidates)
         # The factor keeps clear of rounding.
         widest = 1.01 * sparsity.span * reach
         low = self.low_radius
@@ -522,3 +544,42 @@ class Problem:
             upper = upper + beta[:, k] * xp.sum(values, axis=-1)
         gap = (upper - lower) / xp.where(upper > 0, upper, 1.0)
         return clip(gap, 0.0, None), ratio - 1.0
+
+
+class ClosedForms:
+    """The closed forms of a grid; each pilot and box is looked at once."""
+
+    def __init__(self, grid: Problem):
+        self.grid = grid
+        self.radii = to_python(grid.sparse_radius)
+        self.norms: dict[tuple[int, float], list[float]] = {}
+        # All that a closed form asks of a pilot, once the norms are known.
+        self.outline = replace(grid, pilot=grid.reach()[:, None])
+
+    def _keys(self, items: list[Item]) -> list[tuple[int, float]]:
+        return [(q, self.radii[q * self.grid.n_candidates + g]) for q, g in items]
+
+    def among(self, items: list[Item]) -> list[int]:
+        """Return which of some problems have a closed form."""
+        keys = self._keys(items)
+        new = {
+            key: item
+            for key, item in zip(keys, items, strict=True)
+            if key not in self.norms
+        }
+        if new:
+            norms = self.grid.of_items(list(new.values())).norms_of_clip()
+            self.norms |= zip(new, to_python(norms), strict=True)
+        known = as_array([self.norms[key] for key in keys], self.grid.pilot)
+        some = self.outline.of_items(items)
+        closed = to_python(some.is_closed_form(known, some.pilot[:, 0]))
+        return [i for i, is_closed in enumerate(closed) if is_closed]
+
+    def solutions(self, items: list[Item]) -> tuple[Result, list[int]]:
+        """Return the distinct solutions of some problems, and the row of each one's."""
+        keys = self._keys(items)
+        first = dict(zip(reversed(keys), reversed(items), strict=True))
+        problem = self.grid.of_items(list(first.values()))
+        row_of = {key: row for row, key in enumerate(first)}
+        solution = exact(problem.thresholded(), problem.sparse_radius)
+        return solution, [row_of[key] for key in keys]

@@ -241,6 +241,10 @@ class SLTRBase(BaseEstimator):
             smooth=self.smooth,
         )
 
+        # Several maps are compared by leave-one-out errors.
+        epsilon = "loo" if plan.several else self._penalty()
+        shape_out = self._modes_out(Y)
+
         def prepared(front: Front) -> Task:
             return prepare(
                 samples,
@@ -248,8 +252,7 @@ class SLTRBase(BaseEstimator):
                 self._settings(front, samples.labels),
                 fit_intercept=self.fit_intercept,
                 radius=self.radius,
-                # Several maps are compared by leave-one-out errors.
-                epsilon="loo" if plan.several else self._penalty(),
+                epsilon=epsilon,
                 memory_limit=self.memory_limit,
                 unconverged=warn_of_pilot,
                 policy=self._policy,
@@ -257,7 +260,7 @@ class SLTRBase(BaseEstimator):
                 family=family,
                 # Indicators of classes have a unit already.
                 in_units=not is_classifier(self),
-                shape_out=self._modes_out(Y),
+                shape_out=shape_out,
                 front=front,
             )
 
