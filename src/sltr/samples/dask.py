@@ -102,6 +102,11 @@ def _client() -> Any:
     return owner if isinstance(owner, Client) else None
 
 
+def _address(client: Any) -> str | None:
+    """Return where the scheduler of a client is."""
+    return getattr(getattr(client, "scheduler", None), "address", None)
+
+
 def sources(array: Any) -> Iterator[Any]:
     """Yield the arrays, of zarr or HDF5, that a Dask array reads from."""
     for layer in getattr(array.__dask_graph__(), "layers", {}).values():
@@ -221,6 +226,8 @@ class Chunked(InPlace):
     rows: np.ndarray | None = None
     progress: Callable[[int, int], None] | None = None  # told when a pass is done
     client: Any = field(default_factory=_client)  # of the cluster that computes
+    # Kept, since a client that is closed does not know it.
+    address: str | None = field(default_factory=lambda: _address(_client()))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -421,12 +428,10 @@ class Chunked(InPlace):
         """Refuse to go on without the cluster: Dask would compute in this process."""
         if self.client is None or self.client.status not in ("closing", "closed"):
             return
-        # A client that is closed knows its scheduler no more, but what it was given.
-        known = getattr(self.client.scheduler, "address", self.client._start_arg)
         msg = (
-            "The connection to the Dask scheduler at "
-            f"{known!r} was lost; nothing was fitted. Start "
-            "the scheduler, connect a new distributed.Client, and fit again."
+            f"The connection to the Dask scheduler at {self.address!r} was lost; "
+            "nothing was fitted. Start the scheduler, connect a new "
+            "distributed.Client, and fit again."
         )
         raise ConnectionError(msg) from error
 
