@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import struct
 import tracemalloc
 import zipfile
@@ -384,3 +385,125 @@ def test_work_is_linear_in_the_columns_of_a_table(tmp_path):
 def test_thousands_of_zeros_are_a_number(tmp_path):
     (tmp_path / "t.csv").write_text(f"y\n{'0' * 5000}7\n-{'0' * 5000}\n")
     assert load_csv(tmp_path / "t.csv").y.tolist() == [7.0, 0.0]
+
+
+SUFFIXES = (".csv", ".npy", ".npz", ".nii", ".nii.gz", ".mat", ".h5", ".nc", ".zarr")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_pipes_and_devices_are_not_waited_for(tmp_path, suffix):
+    pipe, device = tmp_path / f"pipe{suffix}", tmp_path / f"device{suffix}"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/null")
+    # The device first: a pipe that is not refused would be waited for.
+    for path in (device, pipe):
+        with pytest.raises(ValueError, match=f"{path.name} .*a pipe"):
+            load_data(path)
+
+
+def test_a_long_text_does_not_make_all_the_others_as_long(tmp_path, monkeypatch):
+    rows = "\n".join(["1,a"] * 200)
+    (tmp_path / "t.csv").write_text(f"y,name\n{rows}\n2,{'x' * 10_000}\n")
+    assert load_csv(tmp_path / "t.csv").columns["name"].shape == (201,)
+    monkeypatch.setenv("SLTR_READ_LIMIT", "8MB")
+    with pytest.raises(ValueError, match="would take 8,040,000 in memory"):
+        load_csv(tmp_path / "t.csv")
+    (tmp_path / "u.csv").write_text(f"y,{rows[:1]}\n2,{'x' * 10_000}\n")
+    assert load_csv(tmp_path / "u.csv").y.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_scales_in_groups_count_and_are_whole(tmp_path, packed, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    how = {"compression": "gzip"} if packed else {}
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file["X"], file["y"] = X, Y
+        scale = file.create_dataset("g/s", 300_000, "f8", chunks=(100_000,), **how)
+        if packed:
+            scale[...] = 1.0
+        scale.make_scale("time")
+        file["X"].dims[1].attach_scale(scale)
+    if not packed:
+        with pytest.raises(ValueError, match=r"'s'.* is missing"):
+            load_data(tmp_path / "d.h5")
+    monkeypatch.setenv("SLTR_READ_LIMIT", "1MB")
+    with pytest.raises(ValueError, match=r"would take 2,400,\d+ in memory"):
+        load_data(tmp_path / "d.h5")
+
+
+def test_texts_of_other_programs_count_as_the_longest(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    from scipy.io import savemat
+
+    texts = ["x" * 10_000, *["a"] * 200]
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file["X"], file["y"] = X, Y
+        file["names"] = np.array(texts, h5py.string_dtype())
+    cells = np.array(texts, object)
+    savemat(tmp_path / "d.mat", {"X": X, "y": Y, "names": cells}, do_compression=True)
+    for name in ("d.h5", "d.mat"):
+        assert load_data(tmp_path / name).y.tolist() == Y.tolist()
+    monkeypatch.setenv("SLTR_READ_LIMIT", "8MB")
+    for name in ("d.h5", "d.mat"):
+        with pytest.raises(ValueError, match=r"would take 8,04\d,\d+ in memory"):
+            load_data(tmp_path / name)
+
+
+def test_an_array_of_nothing_in_hdf5_is_left_out(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file["X"], file["y"], file["none"] = X, Y, h5py.Empty("f8")
+    assert "none" not in load_data(tmp_path / "d.h5")
+
+
+def packed_cell(content):
+    cell = np.empty((1, 1), object)
+    cell[0, 0] = content
+    return cell
+
+
+def test_cells_of_matlab_hold_no_flood(tmp_path, monkeypatch):
+    from scipy.io import savemat
+
+    zeros = np.zeros(3_000_000)
+    arrays = {"X": X, "y": Y, "more": {"unused": zeros}}
+    savemat(tmp_path / "good.mat", arrays, do_compression=True)
+    arrays["c"] = packed_cell(zeros)
+    savemat(tmp_path / "bad.mat", arrays, do_compression=True)
+    monkeypatch.setenv("SLTR_READ_LIMIT", "8MB")
+    # Structures are not read.
+    assert set(load_data(tmp_path / "good.mat")) == {"X", "y"}
+    with pytest.raises(ValueError, match="in memory"):
+        load_data(tmp_path / "bad.mat")
+
+
+@pytest.mark.parametrize("depth", [2, 300])
+def test_cells_within_cells_are_refused(tmp_path, depth):
+    """SciPy would follow some ten thousand of them until the process dies."""
+    from scipy.io import savemat
+
+    cell = 1.0
+    for _ in range(depth):
+        cell = packed_cell(cell)
+    for packed in (False, True):
+        savemat(tmp_path / "d.mat", {"X": X, "y": Y, "c": cell}, do_compression=packed)
+        with pytest.raises(ValueError, match="cells hold other things"):
+            load_data(tmp_path / "d.mat")
+    savemat(tmp_path / "d.mat", {"X": X, "y": Y, "c": packed_cell("a text")})
+    assert load_data(tmp_path / "d.mat")["c"].tolist() == ["a text"]
+
+
+def test_cells_of_newer_matlab_hold_no_flood(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "d.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["X"], file["y"] = X.T, Y
+        codes = np.zeros(2_000_000, "u2")
+        long = file.create_dataset("#refs#/a", data=codes, compression="gzip")
+        file.create_dataset("c", data=[[long.ref] * 3], dtype=h5py.ref_dtype)
+        file["c"].attrs["MATLAB_class"] = np.bytes_("cell")
+    with path.open("r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file")
+    monkeypatch.setenv("SLTR_READ_LIMIT", "8MB")
+    with pytest.raises(ValueError, match="would take 12,000,000 in memory"):
+        load_data(path)

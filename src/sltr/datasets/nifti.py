@@ -16,7 +16,12 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.arrays import to_numpy
-from sltr.datasets.reading import check_expansion, expansion_limit, reading
+from sltr.datasets.reading import (
+    check_expansion,
+    check_regular,
+    expansion_limit,
+    reading,
+)
 from sltr.parameters import unmasked
 from sltr.samples.labelled import LabelledArray, Labels
 
@@ -287,6 +292,7 @@ def _open(source: Any, name: str, nibabel: Any) -> Any:
     image = source
     if isinstance(source, str | PathLike):
         with _reading(name):
+            check_regular(source)
             if str(source).endswith(".gz"):
                 _check_header(Path(source), nibabel)
             image = nibabel.load(source)

@@ -64,12 +64,29 @@ def _size(file: Path) -> int:
     return sum(part.stat().st_size for part in parts if part.is_file())
 
 
+def text_bytes(texts: Sequence[str]) -> int:
+    """Return the bytes of an array of texts: each takes the memory of the longest."""
+    return 4 * len(texts) * max(map(len, texts), default=0)
+
+
 def existing_file(path: AnyPath) -> Path:
-    """Return the path, or say that nothing is there."""
+    """Return the path of a file or folder, or say that nothing is there."""
     file = Path(path)
     if not file.exists():
         msg = f"{file} does not exist; expected a file of data. Check the path."
         raise FileNotFoundError(msg)
+    return check_regular(file)
+
+
+def check_regular(path: AnyPath) -> Path:
+    """Return the path; refuse pipes and devices, which may give nothing, or no end."""
+    file = Path(path)
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        msg = (
+            f"{file} is no file: it is a pipe, a socket or a device; expected a file "
+            "of data. Write what it gives to a file first."
+        )
+        raise ValueError(msg)
     return file
 
 

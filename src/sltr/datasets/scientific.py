@@ -6,6 +6,9 @@ arrays than that they are there.
 
 from __future__ import annotations
 
+import struct
+import zlib
+from collections.abc import Iterator
 from math import inf, prod
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,14 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.arrays.resources import working_bytes
-from sltr.datasets.reading import check_expansion, reading
+from sltr.datasets.reading import check_expansion, expansion_limit, reading, text_bytes
 from sltr.samples.labelled import LabelledArray, Labels, unlabelled
 from sltr.samples.stored import check_chunks
 
+# What MATLAB has beside arrays: SciPy need not follow it.
+_NO_ARRAYS = ("struct", "object", "function", "opaque", "sparse", "unknown")
+# MATLAB's version 5: elements that are arrays or compressed; classes of arrays.
+_MATRIX, _COMPRESSED, _CELL, _PLAIN = 14, 15, 1, {4, *range(6, 16)}
 _ADVICE = "Expected plain arrays; check the file, or save them as .npz."
 
 
@@ -29,18 +36,21 @@ def read_hdf5(file: Path, largest: int | None) -> Bunch:
     h5py = _library("h5py", "HDF5 files", "h5py")
     with reading(f"{file} cannot be read as HDF5", _ADVICE):
         handle = h5py.File(file, "r")
-        arrays = {n: a for n, a in handle.items() if isinstance(a, h5py.Dataset)}
+        arrays = _hdf5_arrays(handle)
         most = inf if largest is None else largest
         stays = "X" in arrays and working_bytes(arrays["X"]) > most
+        dims, units, scales = _scales(arrays["X"]) if "X" in arrays else ([], {}, {})
+        arrays = {**scales, **arrays}
         read = [a for n, a in arrays.items() if not (stays and n == "X")]
     check_expansion(file, sum(map(_hdf5_bytes, read)))
     data = Bunch()
     for name, array in arrays.items():
         with reading(f"{file} cannot be read: the array {name!r}", _ADVICE):
             check_chunks(array)
-            data[name] = array if stays and name == "X" else _hdf5_values(array)
+            kept = stays and name == "X"
+            data[name] = array if kept else _hdf5_values(array, file, data)
     if "X" in arrays:
-        data.dims, data.units = _scales(arrays["X"], data)
+        data.dims, data.units = dims, units
     if not stays:
         handle.close()
     return data
@@ -51,25 +61,41 @@ def _hdf5_bytes(array: Any) -> int:
     return max(prod(array.shape), prod(array.chunks or ())) * array.dtype.itemsize
 
 
-def _hdf5_values(array: Any) -> np.ndarray:
+def _hdf5_arrays(handle: Any) -> dict[str, Any]:
+    """Return the arrays of a file that hold something."""
+    import h5py
+
+    kinds = {n: a for n, a in handle.items() if isinstance(a, h5py.Dataset)}
+    return {n: a for n, a in kinds.items() if a.shape is not None}
+
+
+def _hdf5_values(array: Any, file: Path, beside: Bunch) -> np.ndarray:
     values = np.asarray(array[()])
     if values.dtype.kind != "O":
         return values
-    return np.array([v.decode() if isinstance(v, bytes) else str(v) for v in values])
+    texts = [v.decode() if isinstance(v, bytes) else str(v) for v in values.ravel()]
+    return _texts(texts, file, beside).reshape(values.shape)
 
 
-def _scales(X: Any, data: Bunch) -> tuple[list[str], dict[str, str]]:
-    """Return the names of all axes, and the units of their scales, which are read."""
-    names, units = [], {}
+def _texts(texts: list[str], file: Path, beside: Bunch) -> np.ndarray:
+    """Return texts as an array, within the limit for all that the file holds."""
+    arrays = (a for a in beside.values() if isinstance(a, np.ndarray))
+    check_expansion(file, text_bytes(texts) + sum(a.nbytes for a in arrays))
+    return np.array(texts)
+
+
+def _scales(X: Any) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+    """Return the names of all axes, the units of their scales, and the scales."""
+    names, units, scales = [], {}, {}
     for axis in X.dims:
         scale = axis[0] if len(axis) else None
         own = "" if scale is None else scale.name.rpartition("/")[2]
         names.append(str(axis.label or own))
         if scale is not None and names[-1]:
-            data.setdefault(names[-1], _hdf5_values(scale))
+            scales[names[-1]] = scale
             unit = scale.attrs.get("units", "")
             units[names[-1]] = unit.decode() if isinstance(unit, bytes) else str(unit)
-    return names, units
+    return names, units, scales
 
 
 def read_matlab(file: Path) -> Bunch:
@@ -81,26 +107,80 @@ def read_matlab(file: Path) -> Bunch:
     from scipy.io import loadmat, whosmat
 
     with reading(f"{file} cannot be read as a MATLAB file", _ADVICE):
-        sizes = [prod(shape) for _, shape, kind in whosmat(file) if kind != "unknown"]
-    check_expansion(file, 8 * sum(sizes))
+        listed = [each for each in whosmat(file) if each[2] not in _NO_ARRAYS]
+        cells = any(kind == "cell" for _, _, kind in listed)
+    check_expansion(file, 8 * sum(prod(shape) for _, shape, _ in listed))
     with reading(f"{file} cannot be read as a MATLAB file", _ADVICE):
-        found = loadmat(file, chars_as_strings=True)
-    return Bunch(
-        **{
-            name: _matlab_texts(value)
-            for name, value in found.items()
-            if not name.startswith("__")
-            and isinstance(value, np.ndarray)
-            and value.dtype.names is None
-        }
-    )
+        if cells:
+            _check_cells(file)
+        names = [name for name, _, _ in listed]
+        found = loadmat(file, chars_as_strings=True, variable_names=names)
+    data = Bunch()
+    for name, value in found.items():
+        if name in names and isinstance(value, np.ndarray):
+            data[name] = _matlab_texts(value, file, data)
+    return data
 
 
-def _matlab_texts(value: np.ndarray) -> np.ndarray:
+def _matlab_texts(value: np.ndarray, file: Path, beside: Bunch) -> np.ndarray:
     """Return a cell array of texts as an array of them; the rest as it is."""
     if value.dtype.kind != "O":
         return value
-    return np.array([str(np.squeeze(cell)) for cell in value.ravel()])
+    return _texts([str(np.squeeze(cell)) for cell in value.ravel()], file, beside)
+
+
+def _check_cells(file: Path) -> None:
+    """Refuse cells that hold other cells, or more than the file may take.
+
+    SciPy follows cells within cells until the process ends, and learns how large one
+    is when it is there.
+    """
+    limit, taken = expansion_limit(file), 0
+    with file.open("rb") as stream:
+        order = "<" if stream.read(128)[126:] == b"IM" else ">"
+        while len(tag := stream.read(8)) == 8:
+            kind, size = struct.unpack(f"{order}II", tag)
+            content = stream.read(min(size, file.stat().st_size))
+            if kind == _COMPRESSED:
+                inflate = zlib.decompressobj()
+                content = inflate.decompress(content, 64)[8:]
+                if _class_of(content, order)[0] == _CELL:
+                    content += inflate.decompress(inflate.unconsumed_tail, limit // 8)
+            if _class_of(content, order)[0] == _CELL:
+                # A number may be stored in one byte, and takes eight.
+                taken += 8 * len(content)
+                check_expansion(file, taken)
+                _, _, _, *cells = _elements(content, order)
+                if not all(_is_plain(*cell, order) for cell in cells):
+                    raise ValueError("its cells hold other things than texts, numbers")
+
+
+def _is_plain(kind: int, content: bytes, order: str) -> bool:
+    """Say whether this is an array of numbers or a text, and nothing is after it."""
+    if not content:
+        return True
+    number, two = _class_of(content, order)
+    n_parts = len(list(_elements(content, order)))
+    return kind == _MATRIX and number in _PLAIN and n_parts == 4 + two
+
+
+def _class_of(content: bytes, order: str) -> tuple[int, bool]:
+    """Return the class of a MATLAB array, and whether its numbers are complex."""
+    flags = struct.unpack_from(f"{order}I", content.ljust(12), 8)[0]
+    return flags & 0xFF, bool(flags & 0x800)
+
+
+def _elements(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """Yield what an array of MATLAB's version 5 consists of: kinds and contents."""
+    at = 0
+    while at < len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, at)
+        small = kind >> 16  # up to four bytes, in the tag itself
+        start, size = (at + 4, small) if small else (at + 8, size)
+        if size > (4 if small else len(content) - start):
+            raise ValueError("its elements are cut short")
+        yield kind & 0xFFFF, content[start : start + size]
+        at = at + 8 if small else start + size + -size % 8
 
 
 def _is_hdf5(file: Path) -> bool:
@@ -116,7 +196,7 @@ def _read_newer(file: Path) -> Bunch:
     with reading(f"{file} cannot be read as a MATLAB file", _ADVICE):
         handle = h5py.File(file, "r")
     with handle:
-        arrays = {n: a for n, a in handle.items() if isinstance(a, h5py.Dataset)}
+        arrays = _hdf5_arrays(handle)
         check_expansion(file, sum(map(_hdf5_bytes, arrays.values())))
         for name, array in arrays.items():
             with reading(f"{file} cannot be read: the array {name!r}", _ADVICE):
@@ -125,12 +205,21 @@ def _read_newer(file: Path) -> Bunch:
                 values = array[()].T
                 kind = array.attrs.get("MATLAB_class", b"")
                 if kind == b"char":
-                    values = np.array(["".join(map(chr, values.ravel()))])
+                    values = np.array([_characters(values)])
                 elif kind == b"cell":
-                    cells = [handle[cell][()].T.ravel() for cell in values.ravel()]
-                    values = np.array(["".join(map(chr, cell)) for cell in cells])
+                    cells = [handle[cell] for cell in values.ravel()]
+                    check_expansion(file, sum(map(_hdf5_bytes, cells)))
+                    texts = [_characters(cell[()].T) for cell in cells]
+                    values = _texts(texts, file, data)
                 data[name] = values
     return data
+
+
+def _characters(codes: np.ndarray) -> str:
+    """Return the text of MATLAB's codes, which are those of UTF-16."""
+    if codes.dtype.kind != "u":
+        raise ValueError("its texts are no texts")
+    return codes.ravel().astype("<u2").tobytes().decode("utf-16-le", "replace")
 
 
 def read_netcdf(file: Path) -> Bunch:

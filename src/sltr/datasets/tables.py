@@ -13,7 +13,15 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from sklearn.utils import Bunch
 
-from sltr.datasets.reading import AnyPath, existing_file, few, reading, require_names
+from sltr.datasets.reading import (
+    AnyPath,
+    check_expansion,
+    existing_file,
+    few,
+    reading,
+    require_names,
+    text_bytes,
+)
 
 # How a table's file ends, and what stands between its cells.
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -157,13 +165,22 @@ def read_table(path: AnyPath, delimiter: str | None = None) -> Table:
         name: ["" if cell.strip() == unknown else cell.strip() for cell in column]
         for name, column in zip(header, zip(*rows[1:], strict=True), strict=True)
     }
-    return Table(file, cells, {name: _column(column) for name, column in cells.items()})
+    numbers = {name for name, column in cells.items() if _are_numbers(column)}
+    texts = [column for name, column in cells.items() if name not in numbers]
+    check_expansion(file, sum(map(text_bytes, texts)))
+    columns = {
+        name: _floats(column) if name in numbers else np.array(column)
+        for name, column in cells.items()
+    }
+    return Table(file, cells, columns)
 
 
-def _column(cells: list[str]) -> np.ndarray:
-    if all(_is_number(cell) for cell in cells if cell):
-        return np.array([float(cell) if cell else np.nan for cell in cells])
-    return np.array(cells)
+def _floats(cells: list[str]) -> np.ndarray:
+    return np.array([float(cell) if cell else np.nan for cell in cells])
+
+
+def _are_numbers(cells: list[str]) -> bool:
+    return all(_is_number(cell) for cell in cells if cell)
 
 
 def _is_number(cell: str) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import Bunch
 
+from sltr.datasets.reading import check_regular
 from sltr.samples.labelled import LabelledArray, Labels
 
 
@@ -167,6 +168,7 @@ def _small_images(
 
 
 def _open(av: Any, path: str | PathLike[str]) -> Any:
+    check_regular(path)
     # Metadata in other encodings than UTF-8 must not keep us from the pictures.
     return av.open(str(path), metadata_errors="ignore")
 
