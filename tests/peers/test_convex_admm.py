@@ -5,13 +5,13 @@ import pytest
 
 from sltr.peers.convex import (
     Penalised,
-    Tubal,
     mode_norms,
     penalised_path,
     rotate,
     zeroing_weight,
 )
 from sltr.peers.convex_admm import penalised_admm
+from sltr.peers.sturm import Tubal
 
 cp = pytest.importorskip("cvxpy")
 

@@ -582,17 +582,6 @@ class CalibratedLabels(ClassifierBeside, SLTRBase):
         return probabilities(logits, own_sigmoids=has_own_sigmoids(self.sigmoids_))
 
 
-def squares_only(model: Any) -> bool:
-    """Say whether a model is of least squares, which needs but moments of samples."""
-    if model.family is not None:
-        msg = (
-            f"family={model.family!r} was given; expected None for partial_fit: a "
-            "likelihood has to see all samples again. Use fit."
-        )
-        raise AttributeError(msg)
-    return True
-
-
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 

@@ -19,6 +19,17 @@ from sltr.samples.samples import Samples
 from sltr.tuning.task import Task
 
 
+def squares_only(model: Any) -> bool:
+    """Say whether a model is of least squares, which needs but moments of samples."""
+    if model.family is not None:
+        msg = (
+            f"family={model.family!r} was given; expected None for partial_fit: a "
+            "likelihood has to see all samples again. Use fit."
+        )
+        raise AttributeError(msg)
+    return True
+
+
 def add_chunk(
     seen: Moments | None,
     samples: Samples,

@@ -22,7 +22,6 @@ from sltr.estimators.base import (
     CalibratedLabels,
     SLTRBase,
     TensorResponses,
-    squares_only,
     tensor_predictions,
     unchanged_on_failure,
     warn_of_lasso,
@@ -40,6 +39,7 @@ from sltr.estimators.partial_fit import (
     add_chunk,
     known_classes,
     moment_sigmoids,
+    squares_only,
     task_of_moments,
 )
 from sltr.parameters import check_choice, check_nonnegative, refuse

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +20,6 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
-    device,
     eigh,
     singular_values,
     to_float64,
@@ -81,76 +79,6 @@ def mode_norms(order: int) -> tuple[ModeNuclear, ...]:
     The two unfoldings of a matrix are each other's transpose: one is enough.
     """
     return tuple(ModeNuclear(mode) for mode in range(1 if order == 2 else order))
-
-
-@dataclass(frozen=True)
-class Tubal:
-    """The tubal nuclear norm, the mean nuclear norm of slices after an FFT.
-
-    With Ŵ the discrete Fourier transform of W along every mode but the two that
-    span the slices (the first two other than `tube_mode`),
-
-        ‖W‖_TNN = (1/q) Σ_k ‖Ŵ(:, :, k)‖_*,      q the number of slices.
-
-    A matrix has one slice, itself; a vector is a matrix of one column. The
-    transform of a real tensor is conjugate symmetric, so half of it is enough.
-    """
-
-    tube_mode: int = -1
-
-    def value(self, x: Array) -> Array:
-        """Return the mean nuclear norm of the transformed slices."""
-        xp = array_namespace(x)
-        sums = xp.sum(singular_values(self._slices(x)), axis=-1)
-        tubes = self._tubes(x)
-        if not tubes:
-            return sums
-        # Slices whose conjugate the half transform leaves out count twice.
-        k = xp.arange(sums.shape[-1], device=device(x))
-        twice = (k > 0) & (2 * k != tubes[-1])
-        sums = sums + xp.where(twice, sums, xp.zeros_like(sums))
-        return xp.sum(xp.reshape(sums, (x.shape[0], -1)), axis=-1) / prod(tubes)
-
-    def prox(self, v: Array, step: Array) -> Array:
-        """Soft-threshold the transformed slices' singular values at `step`."""
-        xp = array_namespace(v)
-        slices = self._slices(v)
-        steps = xp.reshape(step, (-1, *([1] * (slices.ndim - 3))))
-        slices = threshold_singular_values(slices, steps)
-        tubes = self._tubes(v)
-        if not tubes:
-            return xp.reshape(slices, v.shape)
-        modes = xp.moveaxis(slices, (-2, -1), (1, 2))
-        axes = tuple(range(3, modes.ndim))
-        tensor = xp.fft.irfftn(modes, s=tubes, axes=axes)
-        return xp.moveaxis(
-            xp.astype(tensor, v.dtype, copy=False), -1, self._tube_axis(v)
-        )
-
-    def dual(self, z: Array) -> Array:
-        """Return the largest singular value of all transformed slices."""
-        xp = array_namespace(z)
-        largest = xp.max(singular_values(self._slices(z)), axis=-1)
-        return xp.max(xp.reshape(largest, (z.shape[0], -1)), axis=-1)
-
-    def _tube_axis(self, x: Array) -> int:
-        return self.tube_mode % (x.ndim - 1) + 1
-
-    def _tubes(self, x: Array) -> tuple[int, ...]:
-        """Return the sizes of the transformed modes, the tube mode last."""
-        if x.ndim < 4:
-            return ()
-        xp = array_namespace(x)
-        return tuple(xp.moveaxis(x, self._tube_axis(x), -1).shape[3:])
-
-    def _slices(self, x: Array) -> Array:
-        """Return the half transform, slices on the last two axes."""
-        xp = array_namespace(x)
-        if x.ndim < 4:
-            return xp.reshape(x, (x.shape[0], x.shape[1], -1))
-        x = xp.moveaxis(x, self._tube_axis(x), -1)
-        transformed = xp.fft.rfftn(x, axes=tuple(range(3, x.ndim)))
-        return xp.moveaxis(transformed, (1, 2), (-2, -1))
 
 
 def zeroing_weight(norms: Sequence[TensorNorm], correlation: Array) -> Array:
