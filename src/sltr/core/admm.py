@@ -29,9 +29,9 @@ from sltr.arrays import (
     iterate_splitting,
     to_python,
 )
-from sltr.core.problem import Problem, Result, joined, spread_over
+from sltr.core.problem import Problem, Result, joined
 from sltr.core.prox import polar, scale_singular_values
-from sltr.core.tensor import fold, unfold
+from sltr.core.tensor import fold, spread_over, unfold
 
 # ρ: over-relaxation converges for any value below 2, best for about 1.6.
 RELAX = 1.6

@@ -36,8 +36,8 @@ from sltr.core.grid import (
     runs_of_close_pilots,
     solve_grid,
 )
-from sltr.core.problem import Problem, Result, Sparsity, joined, spread_over
-from sltr.core.tensor import fold, unfold
+from sltr.core.problem import Problem, Result, Sparsity, joined
+from sltr.core.tensor import fold, spread_over, unfold
 from sltr.parameters import check_choice, check_count, refuse, unmasked
 
 # Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.

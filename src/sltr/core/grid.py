@@ -31,8 +31,8 @@ from sltr.core.problem import (
     exact,
     indices,
     joined,
-    spread_over,
 )
+from sltr.core.tensor import spread_over
 
 # Pilots that are this close to multiples of each other, relative to their largest
 # entry, start each other's problems.

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sltr.arrays import Array, array_namespace, clip
-from sltr.core.problem import Problem, Region, Result, Sparsity, spread_over
+from sltr.core.problem import Problem, Region, Result, Sparsity
 from sltr.core.prox import Nuclear, SpectralBall, Term, indicator
-from sltr.core.tensor import fold, unfold
+from sltr.core.tensor import fold, spread_over, unfold
 
 
 def ppxa(

@@ -42,7 +42,7 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.core.prox import clip_entries, soft_threshold, trailing
-from sltr.core.tensor import unfold
+from sltr.core.tensor import spread_over, unfold
 
 # Halvings of the interval that holds a multiplier; secants make most of them needless.
 N_STEPS = 30
@@ -356,11 +356,6 @@ def exact(x: Array, like: Array) -> Result:
     xp = array_namespace(x)
     gap = xp.astype(0.0 * like, xp.float64)
     return Result(x, xp.astype(gap, xp.int64), gap, gap == 0.0)
-
-
-def spread_over(values: Array, like: Array) -> Array:
-    """Give values of shape (G,) trailing axes, so that they broadcast over a batch."""
-    return values[(slice(None), *([None] * (like.ndim - 1)))]
 
 
 Item = tuple[int, int]  # a problem of the grid: its pilot and its candidate

@@ -37,6 +37,11 @@ def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
     return xp.moveaxis(tensor, 1, mode + 1) if mode > 0 else tensor
 
 
+def spread_over(values: Array, like: Array) -> Array:
+    """Give values of shape (G,) trailing axes, so that they broadcast over a batch."""
+    return values[(slice(None), *([None] * (like.ndim - 1)))]
+
+
 def flatten(tensor: Array) -> Array:
     """Return a batch of tensors as a matrix with one row for each of them."""
     xp = array_namespace(tensor)

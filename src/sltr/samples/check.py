@@ -108,9 +108,9 @@ def check_samples(
             )
             y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
             weight = _as_weight(sample_weight, X)
-    n_axes = len(X.source.shape) if is_lazy(X) else X.ndim
+    n_axes = X.ndim if stored is None else len(X.source.shape)
     kept = None
-    if not is_lazy(X):
+    if stored is None:
         mask = None if known is None else known.mask
         X, kept = _check_values(X, None if labels else y, estimator, mask)
     elif _takes_gaps(estimator):
