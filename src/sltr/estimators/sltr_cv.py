@@ -419,13 +419,9 @@ standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         samples = check_samples(self, X, y, sample_weight, tensors=tensors)
         samples = self._beside(samples, covariates, sample_weight)
         splits = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        self._tune(
-            samples,
-            samples.Y,
-            splits,
-            weighted=sample_weight is not None,
-            groups=whole_groups(splits, groups, sample_weight),
-        )
+        groups = whole_groups(splits, groups, sample_weight)
+        weighted = sample_weight is not None
+        self._tune(samples, samples.Y, splits, weighted=weighted, groups=groups)
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
