@@ -25,7 +25,7 @@ import numpy as np
 from sltr.arrays.resources import memory_bytes
 from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.ridge import cheapest_method
-from sltr.samples.samples import lazy_samples
+from sltr.samples.mapped import lazy_samples
 from sltr.samples.stored import Budget
 from sltr.tuning.candidates import DEFAULT_REFINEMENTS
 
