@@ -517,6 +517,8 @@ FORGED = {
     "shape below zero": ({"fitted": {"a_": array("<f8", [-1, -3])}}, "of shape"),
     "shape of words": ({"fitted": {"a_": array("<f8", ["3"])}}, "of shape"),
     "shape above memory": ({"fitted": {"a_": array("<U0", [10**30])}}, "of shape"),
+    "texts of nothing": ({"fitted": {"a_": array("<U0", [2**40])}}, "empty texts"),
+    "sixty levels": ({"params": {"cv": json.loads("[" * 60 + "]" * 60)}}, "too deeply"),
     "no fitted": ({"fitted": None}, "damaged"),
     "control characters": ({"class": "a\x1b[2J"}, r"holds a 'a\\x1b\[2J'"),
 }

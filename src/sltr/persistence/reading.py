@@ -30,6 +30,7 @@ _DTYPES = {"BOOL": "?", "F16": "<f2", "F32": "<f4", "F64": "<f8"} | {
 # have one bracket or colon in nine characters or more; small files may have any.
 _CHARACTERS = 8
 _FREE = 100_000
+_DEEPEST = 50  # models that we write have about ten levels
 _LONGEST = 100_000_000  # bytes of a header, as in safetensors
 
 
@@ -63,7 +64,18 @@ def parse(text: str) -> Any:
     """Return JSON as Python objects; their memory is bounded by the text's length."""
     if sum(map(text.count, "[{:")) > _FREE + len(text) / _CHARACTERS:
         raise ValueError("its text is little but brackets")
-    return json.loads(text)
+    found = json.loads(text)
+    if _deeper(found, _DEEPEST):
+        raise ValueError("its values are nested too deeply")
+    return found
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Say whether lists and objects lie within each other at more levels than this."""
+    if not isinstance(value, list | dict):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return levels <= 0 or any(_deeper(item, levels - 1) for item in items)
 
 
 def checksum_of(text: str, tensors: Tensors) -> str:

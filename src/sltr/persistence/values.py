@@ -183,6 +183,9 @@ def _decode_array(value: dict, tensors: Tensors) -> np.ndarray:
     dtype, shape = _dtype(value["dtype"]), check_sizes(value["shape"])
     stored = tensors.pop(value["tensor"]).reshape(-1)
     if not dtype.itemsize:  # texts that are all empty; zeros would make them longer
+        if prod(shape) > _LONGEST_RANGE:
+            msg = f"an array of {prod(shape)} empty texts was found"
+            raise ValueError(msg)
         return np.ndarray(shape, dtype)
     if stored.dtype != dtype:
         stored = stored.view(np.uint8).view(dtype)
