@@ -101,3 +101,27 @@ def test_importing_the_package_loads_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert not {"numpy", "scipy", "sklearn"} & set(done.stdout.split())
+
+
+def test_a_plain_fit_loads_only_what_it_uses():
+    code = """
+import sys
+import numpy as np
+import sltr
+X = np.random.default_rng(0).normal(size=(30, 4, 3))
+sltr.SLTRRegressorCV().fit(X, X[:, 0, 0]).predict(X)
+print(*sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    others = {"ridge.likelihood", "ridge.moments", "core.families", "core.ppxa"}
+    others |= {"samples.stored", "samples.dask", "samples.mapped", "samples.missing"}
+    others |= {"samples.smooth", "tuning.stored", "tuning.passes", "tuning.maps"}
+    others |= {"refine.shared", "refine.stored_sweeps", "estimators.summary"}
+    loaded = set(done.stdout.split())
+    assert "sltr.tuning.search" in loaded
+    assert not {f"sltr.{name}" for name in others} & loaded
