@@ -108,7 +108,7 @@ def test_a_plain_fit_loads_only_what_it_uses():
 import sys
 import numpy as np
 import sltr
-X = np.random.default_rng(0).normal(size=(30, 4, 3))
+X = np.random.default_rng(0).normal(size=(30, 6, 6))
 sltr.SLTRRegressorCV().fit(X, X[:, 0, 0]).predict(X)
 print(*sys.modules)
 """
