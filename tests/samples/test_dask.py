@@ -20,6 +20,7 @@ from sltr.estimators.base import SLTRBase
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.inference import permutation_test
+from sltr.peers.elementary import TensorRidge
 from sltr.samples import dask as room
 from sltr.samples.mapped import lazy_samples
 from sltr.samples.stored import Budget
@@ -120,6 +121,30 @@ def test_a_chunk_that_cannot_be_computed_is_named(rng):
         pytest.raises(OSError, match=r"samples 10:15 and .*checksum does not match"),
     ):
         SLTRRegressor(1.0).fit(broken_array(X, 10), y, np.arange(20) > 2)
+
+
+def test_masked_blocks_are_refused_and_masks_of_nothing_dropped(rng):
+    X, y = rng.normal(size=(20, 4, 3)), rng.normal(size=20)
+    whole, chunks = X.max() + 1.0, da.from_array(X, chunks=(5, 4, 3))
+    model = SLTRRegressor(1.0).fit(X, y)
+    holes = da.ma.masked_greater(chunks, X.max() - 1e-9)
+    hidden = chunks.map_blocks(
+        lambda block: np.ma.masked_greater(block, X.max() - 1e-9),
+        meta=np.empty((0, 0, 0)),
+    )
+    words = "1 entries of X are masked"
+    with dask.config.set(scheduler="threads"):
+        for array in (holes, hidden):
+            for use in (lambda A: SLTRRegressor(1.0).fit(A, y), model.predict):
+                with pytest.raises(OSError, match=words):
+                    use(array)
+        with pytest.raises(ValueError, match=words):
+            TensorRidge().fit(holes, y)
+        missing = da.ma.masked_less(da.from_array(y, chunks=5), np.sort(y)[2])
+        with pytest.raises(ValueError, match=r"\d entries of y are masked"):
+            SLTRRegressor(1.0).fit(X, missing)
+        found = SLTRRegressor(1.0).fit(da.ma.masked_greater(chunks, whole), y)
+    np.testing.assert_allclose(found.coef_, model.coef_, atol=1e-10)
 
 
 @pytest.mark.parametrize("shape", [(6, 4, 3), (3, 4, 3), (5, 4, 2), (5, 12), (5,)])

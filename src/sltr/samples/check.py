@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from math import prod
 from numbers import Integral
 from typing import Any
@@ -445,6 +446,9 @@ def check_plain(values: Any, name: str) -> Any:
     scikit-learn would count dates in units that depend on how they were written.
     """
     values = unmasked(values, name)
+    if isinstance(getattr(values, "_meta", None), np.ma.MaskedArray):  # Dask's
+        plain, meta = partial(unmasked, name=name), values._meta.data
+        values = values.map_blocks(plain, dtype=values.dtype, meta=meta)
     if _holds_dates(values):
         msg = (
             f"{name} holds dates or times; expected numbers or labels. Turn them into "

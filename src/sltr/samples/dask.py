@@ -14,6 +14,7 @@ import numpy as np
 
 from sltr.arrays import Array, to_numpy
 from sltr.core.tensor import mode_product
+from sltr.parameters import unmasked
 from sltr.samples.samples import InPlace
 from sltr.samples.stored import (
     Box,
@@ -128,7 +129,7 @@ def _check_block(block: Any, block_info: Any = None) -> Any:
     if tuple(np.shape(block)) != expected:
         msg = f"shape {np.shape(block)}, expected {expected}"
         raise ValueError(msg)
-    return block
+    return unmasked(block, "X")
 
 
 @dataclass(frozen=True, eq=False)
