@@ -33,7 +33,7 @@ from sltr.peers.trr import ORTRRRegressor
 from sltr.peers.tucker import TuckerRegressorCV
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Method:
     """A method to compare: how to make it, and what it assumes, costs and is for.
 
@@ -62,7 +62,7 @@ class Method:
     name: str
     title: str
     make_regressor: Callable[..., Any]
-    make_classifier: Callable[..., Any] | None
+    make_classifier: Callable[..., Any] | None = None
     assumes: str
     cost: str
     good_for: str
@@ -123,7 +123,6 @@ _ALL = (
         name="ridge",
         title="Ridge",
         make_regressor=TensorRidge,
-        make_classifier=None,
         assumes="many small entries",
         cost="O(n²P), once for all penalties",
         good_for="dense coefficients, strongly correlated entries; the pilot of SLTR",
@@ -136,7 +135,6 @@ _ALL = (
         name="elem_ridge",
         title="Elem-Ridge",
         make_regressor=_elem_ridge,
-        make_classifier=None,
         assumes="few large entries, anywhere",
         cost="that of ridge and O(P)",
         good_for="large P with n close to P; SLTR without its low-rank half",
@@ -149,7 +147,6 @@ _ALL = (
         name="lasso",
         title="Lasso",
         make_regressor=TensorLassoCV,
-        make_classifier=None,
         assumes="few entries, anywhere",
         cost="O(nP) for a sweep over the entries",
         good_for="unstructured sparsity with weak correlation",
@@ -162,7 +159,6 @@ _ALL = (
         name="elastic_net",
         title="Elastic Net",
         make_regressor=TensorElasticNetCV,
-        make_classifier=None,
         assumes="few entries, correlated ones together",
         cost="O(nP) for a sweep over the entries",
         good_for="unstructured sparsity with groups of correlated entries",
@@ -203,7 +199,6 @@ _ALL = (
         name="sturm",
         title="Sturm",
         make_regressor=SturmRegressorCV,
-        make_classifier=None,
         assumes="sparse, of low tubal rank: slices of low rank after a Fourier "
         "transform along one mode",
         cost="O(nP + P min(p1, p2) + P log p3) an iteration, after O(n²P) once",
@@ -217,7 +212,6 @@ _ALL = (
         name="surf",
         title="SURF",
         make_regressor=SURFRegressorCV,
-        make_classifier=None,
         assumes="a sum of a few outer products of sparse vectors",
         cost="O(nP) once, then O(n Σ p_m + nP/p_m) a step",
         good_for="few small blocks in a large tensor, found greedily",
@@ -243,7 +237,6 @@ _ALL = (
         name="tucker",
         title="Tucker",
         make_regressor=TuckerRegressorCV,
-        make_classifier=None,
         assumes="low multilinear ranks r1, …, rM",
         cost="O(nP max r + n Σ(r_m p_m)² + n ∏r²) a sweep",
         good_for="n far below P with ranks that differ between the modes",
@@ -257,7 +250,6 @@ _ALL = (
         title="hrTRR",
         # hrTRR is the normal CP model from a single start.
         make_regressor=partial(CPRegressorCV, n_restarts=1),
-        make_classifier=None,
         assumes="low CP rank R",
         cost="that of CP, from one start",
         good_for="a quick CP fit",
@@ -270,7 +262,6 @@ _ALL = (
         name="ortrr",
         title="orTRR",
         make_regressor=_ortrr,
-        make_classifier=None,
         assumes="low CP rank, unknown",
         cost="that of CP at the largest rank, falling with it",
         good_for="a CP rank that is not known and a single weight to tune",
@@ -283,7 +274,6 @@ _ALL = (
         name="tpgd",
         title="TPGD",
         make_regressor=TPGDRegressorCV,
-        make_classifier=None,
         assumes="low multilinear ranks with sparse factors",
         cost="O(nP) a step, and sparse components of every unfolding",
         good_for="low ranks on few rows of every mode",
@@ -296,7 +286,6 @@ _ALL = (
         name="reduced_rank",
         title="Reduced rank",
         make_regressor=ReducedRankRegressorCV,
-        make_classifier=None,
         assumes="many small entries; K responses that depend on few combinations of "
         "the entries",
         cost="O(n²P + nPK) for each penalty, once for all ranks",
@@ -310,7 +299,6 @@ _ALL = (
         name="multitask_lasso",
         title="Multi-task Lasso",
         make_regressor=TensorMultiTaskLassoCV,
-        make_classifier=None,
         assumes="few entries, anywhere, the same for all responses",
         cost="O(nPK) for a sweep over the entries",
         good_for="many responses with a common, unstructured support",
@@ -323,7 +311,6 @@ _ALL = (
         name="tensor_on_tensor",
         title="Tensor-on-tensor",
         make_regressor=TensorOnTensorRegressorCV,
-        make_classifier=None,
         assumes="low CP rank R over the modes of samples and responses",
         cost="O(nPR + n Σ(R p_m)² + Σ(R p_m)³) a sweep",
         good_for="responses that are tensors, n far below P",
