@@ -13,7 +13,9 @@ from sltr.arrays import (
     positive_solver,
     qr,
     real_dtype,
+    recorded,
     repeated,
+    ridge_solve,
     singular_values,
     spectral_norm,
     to_float64,
@@ -114,6 +116,43 @@ def test_bases_of_any_matrix_are_orthonormal(xp, rng, shape, dtype):
     assert np.all(triangle == np.triu(triangle))
     assert np.abs(np.swapaxes(basis, 1, 2) @ basis - np.eye(k)).max() <= limit
     assert np.abs(basis @ triangle - given).max() <= limit * max(shape)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("d", "b"), [(1, 1), (7, 0), (33, 3), (96, 1), (196, 1), (200, 0)]
+)
+def test_ridge_solves_are_those_of_the_whole_matrix(xp, rng, d, b, dtype):
+    """Items of full rank, of rank one, and of zeros, under a penalty or none."""
+    x = rng.normal(size=(3, d, 2 * d))
+    x[1] = x[1, :1]
+    x[2] = 0.0
+    beside = rng.normal(size=(3, d, 1 + 2 * b))
+    beside[:, :, 1 + b :] = 0.1 * beside[:, :, 1 : 1 + b]
+    less = beside[:, :, 1 : 1 + b] @ np.swapaxes(beside[:, :, 1 + b :], 1, 2)
+    matrices, shift = x @ np.swapaxes(x, 1, 2) + less, np.array([3.0, 0.5, 0.0])
+    for scale in (None, rng.uniform(0.5, 2.0, size=(3, d))):
+        given = [xp.array(a, dtype) for a in (matrices, beside, shift)]
+        own = None if scale is None else xp.array(scale, dtype)
+        found = xp.numpy(ridge_solve(*given, own))
+        assert found.dtype == dtype
+        s = np.ones((3, d)) if scale is None else scale
+        inner = s[:, :, None] * (matrices - less) * s[:, None, :]
+        inner = inner + np.array([3.0, 0.5, 1.0])[:, None, None] * np.eye(d)
+        rhs = (s * beside[:, :, 0])[:, :, None]
+        expected = s * np.linalg.solve(inner, rhs)[:, :, 0]
+        condition = np.linalg.cond(inner).max()
+        limit = 10 * condition * np.finfo(dtype).eps
+        assert np.abs(found - expected).max() <= limit * np.abs(expected).max()
+
+
+def test_a_recorded_step_follows_the_state_it_is_given(xp):
+    take = recorded(lambda x, rate: (rate * x, rate))
+    for start, rate in ((1.0, 0.5), (3.0, 0.25), (2.0, 2.0)):
+        state = xp.array(np.full(4, start)), xp.array(np.full(4, rate))
+        for n_steps in range(1, 5):
+            state = take(state)
+            np.testing.assert_allclose(xp.numpy(state[0]), start * rate**n_steps)
 
 
 def test_steps_are_repeated_and_go_on_where_they_ended(xp):

@@ -28,6 +28,7 @@ from sltr.refine.subsets import Subsets, feature_variance
 from sltr.ridge import ridge_system
 from sltr.tuning.policy import DEFAULT
 
+TENTH = np.array([0.1])
 SHAPES = [(7,), (6, 5), (4, 1), (5, 4, 3), (1, 4, 3), (3, 2, 3, 2), (2, 1, 3, 1)]
 
 
@@ -320,7 +321,7 @@ def test_sparse_refits_agree_in_other_libraries(rng, name):
     def run(convert):
         item = Subsets(convert(y[None]), convert(weight[None]), True)
         found = lasso(convert(X), item, convert(np.array([[3.0, 5.0]])))
-        refit = refit_on_support(convert(X), item, found[0, 1, :], 0.1)
+        refit = refit_on_support(convert(X), item, found[0, 1:2, :], convert(TENTH))
         return np.asarray(found), np.asarray(refit)
 
     for one, other in zip(run(np.asarray), run(xp.asarray), strict=True):
@@ -463,6 +464,24 @@ def test_the_lasso_of_constant_responses_is_zero(rng):
     assert np.abs(lasso(X, item, np.array([[0.0, 1.0]]))).max() < 1e-14
 
 
+def test_refits_on_supports_of_several_sizes_are_those_of_each(rng):
+    X, y, weight = (rng.normal(size=s) for s in [(20, 9), (5, 20), (5, 20)])
+    items = Subsets(y, np.abs(weight), True)
+    coefs = rng.normal(size=(5, 9)) * (
+        np.arange(9) < np.array([[2], [0], [9], [1], [4]])
+    )
+    ridges = rng.uniform(0.1, 1.0, size=5)
+    alone = [
+        refit_on_support(X, items.take([b]), coefs[[b]], ridges[[b]])[0]
+        for b in range(5)
+    ]
+    assert np.all(alone[2] == coefs[2])
+    assert np.all(alone[4] != coefs[4], where=coefs[4] != 0)
+    for entries in (1, 4_000_000):
+        found = refit_on_support(X, items, coefs, ridges, entries=entries)
+        np.testing.assert_allclose(found, alone, atol=1e-12)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_refit_on_the_support_is_ridge_on_its_columns(rng, intercept):
     X, y = rng.normal(size=(30, 12)) + 1.0, rng.normal(size=30)
@@ -472,7 +491,7 @@ def test_a_refit_on_the_support_is_ridge_on_its_columns(rng, intercept):
     support = [1, 5, 11]
     coef[support] = [1.0, -1.0, 0.5]
     item = Subsets(y[None], weight[None], intercept)
-    found = refit_on_support(X, item, coef, 0.17)
+    [found] = refit_on_support(X, item, coef[None], np.array([0.17]))
     A, b = centred_samples(X[:, support], y, weight, intercept)
     penalty = 0.17 * weight.sum()
     expected = np.zeros(12)
@@ -486,7 +505,7 @@ def test_a_support_too_large_or_empty_is_left_alone(rng, n_chosen):
     coef = np.zeros(12)
     coef[:n_chosen] = 1.0
     item = Subsets(y[None], np.ones((1, 11)), True)
-    found = refit_on_support(X, item, coef, 0.1)
+    [found] = refit_on_support(X, item, coef[None], TENTH)
     np.testing.assert_array_equal(found, coef)
 
 
@@ -496,8 +515,8 @@ def test_a_refit_on_the_support_counts_weights_as_repetitions(rng):
     coef = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     weighted = Subsets(y[None], np.full((1, 12), 2.0), True)
     repeated = Subsets(np.tile(y, 2)[None], np.ones((1, 24)), True)
-    found = refit_on_support(X, weighted, coef, 0.1)
-    expected = refit_on_support(np.tile(X, (2, 1)), repeated, coef, 0.1)
+    [found] = refit_on_support(X, weighted, coef[None], TENTH)
+    [expected] = refit_on_support(np.tile(X, (2, 1)), repeated, coef[None], TENTH)
     assert np.abs(expected - coef).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=1e-12)
 

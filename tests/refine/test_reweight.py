@@ -134,7 +134,7 @@ def test_responses_of_one_tensor_are_reweighted_by_all_modes(rng):
     design = np.kron(A, np.eye(q))  # samples × responses
     normal = design.T @ design
     # The penalty's scale is that of a covariance that is a product over the modes.
-    penalty = reweight._Problem.of(X, items, (*shape, q), (q,))._penalty(
+    penalty = reweight._Problem.of(X, items, (*shape, q), (q,), tol=1e-13)._penalty(
         reweight._Metric.of(start)
     )[0]
     found = np.linalg.solve(

@@ -1,5 +1,5 @@
-// Small symmetric eigenproblems, QR decompositions, and whole iterations of the
-// splitting in one kernel.
+// Small symmetric eigenproblems, QR decompositions, ridge solves, and whole iterations
+// of the splitting in one kernel.
 //
 // Compiled at first use for REAL (type of the arrays; computations are in double),
 // TILES (rows come in tiles of eight) and WARPS. One thread block works on one
@@ -488,6 +488,66 @@ qr(int m, int r, const REAL *matrices, REAL *basis, REAL *triangle) {
         double entry = i < c ? a[c * m + i] : (i == c ? diagonal[i] : 0.0);
         triangle[(long long)blockIdx.x * k * r + item] = (REAL)entry;
     }
+}
+
+// Solve (S·(A − L·Rᵀ)·S + shift·I)·v = S·y for S·v by Cholesky's decomposition, S a
+// diagonal (or none); a shift of zero counts as one. `beside` is [y, L, R], d × (1 + 2b).
+//
+// The lower half is kept column by column, with y as one more row: it ends as the
+// triangle's own solution. Two lanes share a row. What rounding leaves of a column gets
+// no weight.
+extern "C" __global__ void __launch_bounds__(THREADS)
+solve(int d, int b, const REAL *matrices, const REAL *beside, const REAL *shifts,
+      const REAL *scale, REAL *solutions) {
+    extern __shared__ double memory[];
+    double *columns = memory, *inverse = memory + d * (d + 3) / 2, *found = inverse + d;
+    const double least = sizeof(REAL) == 4 ? 1.2e-7 : 2.3e-16;
+    long long g = blockIdx.x;
+    int n_beside = 1 + 2 * b, tid = threadIdx.x, row = tid / 2;
+    double shift = (double)shifts[g] > 0.0 ? (double)shifts[g] : 1.0;
+    const REAL *matrix = matrices + g * d * d;
+    beside += g * d * n_beside;
+    if (scale) scale += g * d;
+    for (int item = tid; item < d * d; item += THREADS) {
+        int i = item / d, j = item % d;
+        if (j > i) continue;
+        double value = matrix[item];
+        for (int k = 1; k <= b; k++)
+            value -= (double)beside[i * n_beside + k] * (double)beside[j * n_beside + b + k];
+        if (scale) value *= (double)scale[i] * (double)scale[j];
+        columns[j * d - j * (j - 1) / 2 + i] = i == j ? value + shift : value;
+    }
+    for (int j = tid; j < d; j += THREADS) {
+        double value = beside[j * n_beside];
+        columns[j * d - j * (j - 1) / 2 + d] = scale ? value * (double)scale[j] : value;
+    }
+    __syncthreads();
+    for (int j = 0; j < d; j++) {
+        bool inside = row >= j && row <= d;
+        double *own = columns + j * d - j * (j - 1) / 2, sum = 0.0;
+        if (inside) {
+#pragma unroll 4
+            for (int k = tid % 2; k < j; k += 2) {
+                const double *column = columns + k * d - k * (k - 1) / 2;
+                sum += column[row] * column[j];
+            }
+        }
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        double value = inside ? own[row] - sum : 0.0;
+        if (tid == 2 * j) inverse[j] = value > least * own[j] ? rsqrt(value) : 0.0;
+        __syncthreads();
+        if (inside && tid % 2 == 0) own[row] = value * inverse[j];
+        __syncthreads();
+    }
+    double rest = tid < d ? columns[tid * d - tid * (tid - 1) / 2 + d] : 0.0;
+    for (int j = d - 1; j >= 0; j--) {
+        if (tid == j) found[j] = rest * inverse[j];
+        __syncthreads();
+        if (tid < j) rest -= columns[tid * d - tid * (tid - 1) / 2 + j] * found[j];
+    }
+    __syncthreads();
+    for (int j = tid; j < d; j += THREADS)
+        solutions[g * d + j] = (REAL)(scale ? found[j] * (double)scale[j] : found[j]);
 }
 
 // Iterate each problem until its copies agree to `eager`, or a certificate is due.

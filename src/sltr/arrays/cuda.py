@@ -6,6 +6,7 @@ at first use and kept on disk by CuPy. The portable code does all of it as well,
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ Array = Any
 
 # The longest short sides for which the matrices fit into shared memory; of the QR
 # decomposition, the number of entries that do.
-LARGEST_EIGH, LARGEST_ITERATE, LARGEST_QR = 64, 40, 6000
+LARGEST_EIGH, LARGEST_ITERATE, LARGEST_SOLVE, LARGEST_QR = 64, 40, 196, 6000
 # Types of the two libraries by name, and what they are called in C.
 _REALS = {
     prefix + name: real
@@ -111,6 +112,8 @@ def _kernel(name: str, real: str, tiles: int, index: int) -> Callable[..., None]
     code = Path(__file__).with_suffix(".cu").read_text(encoding="utf-8")
     if name == "qr":
         shared = 8 * LARGEST_QR
+    elif name == "solve":
+        shared = 8 * LARGEST_SOLVE * (LARGEST_SOLVE + 7) // 2
     else:
         side = 8 * tiles
         copies, matrices = {"eigh": (1, 2), "iterate": (2, 3)}[name]
@@ -179,48 +182,134 @@ def qr(matrices: Array) -> tuple[Array, Array]:
     return basis, triangle
 
 
-def repeated(
-    step: Callable[..., tuple[Array, ...]], state: tuple[Array, ...]
-) -> Callable[[int], tuple[Array, ...]]:
-    """Return what takes so many more steps from a state, and tells where they lead.
+def solve(matrices: Array, beside: Array, shift: Array, scale: Array | None) -> Array:
+    """Return the solutions (B, d) of `sltr.arrays.ridge_solve`."""
+    xp = array_api_compat.array_namespace(matrices)
+    n_items, d, n_beside = beside.shape
+    place = {"dtype": matrices.dtype, "device": matrices.device}
+    found = xp.empty((n_items, d), **place)
+    given = [in_c_order(array) for array in (matrices, beside, shift)]
+    scale = None if scale is None else in_c_order(scale)
+    sizes = (8, d, (n_beside - 1) // 2)  # the side is that of a block's threads
+    _launch("solve", matrices, n_items, *sizes, *given, scale, found)
+    return found
 
-    A step takes the arrays of a state and returns new ones. PyTorch's on CUDA is
-    recorded and replayed, so that its many small kernels are launched as one. It must
-    not wait for the device, and need not be the same function of anything else.
+
+def repeated(
+    step: Callable[..., tuple[Array, ...]],
+    state: tuple[Array, ...],
+    *,
+    record: bool = True,
+) -> Callable[..., tuple[Array, ...]]:
+    """Return what takes so many more steps, and tells where they lead.
+
+    From the state first, then from where the last ones ended, or from another state of
+    such arrays if one is given. A step takes the arrays of a state and returns new
+    ones. PyTorch's on CUDA is recorded and replayed, so that its many small kernels are
+    launched as one: unless told not to `record` it, it must not wait for the device,
+    and be the same function of nothing but the state. The arrays that are returned
+    belong to the next steps.
     """
     held = list(state)
 
-    def taken(n_steps: int) -> tuple[Array, ...]:
+    def taken(
+        n_steps: int, state: tuple[Array, ...] | None = None
+    ) -> tuple[Array, ...]:
+        held[:] = held if state is None else state
         for _ in range(n_steps):
             held[:] = step(*held)
         return tuple(held)
 
-    if not (is_torch_array(state[0]) and state[0].is_cuda):
+    if not (record and is_torch_array(state[0]) and state[0].is_cuda):
         return taken
-    # The first step is taken, not recorded: kernels are loaded, constants computed.
-    torch, places = import_module("torch"), tuple(x.clone() for x in taken(1))
-    graph, now = torch.cuda.CUDAGraph(), torch.cuda.current_stream(state[0].device)
-    aside = torch.cuda.Stream(state[0].device)
-    aside.wait_stream(now)
-    with torch.cuda.stream(aside):
-        graph.capture_begin(capture_error_mode="thread_local")
-        try:
-            new = step(*places)
-            for place, value in zip(places, new, strict=True):
-                place.copy_(value)
-        finally:
-            graph.capture_end()
-    now.wait_stream(aside)
-    n_before = 1
+    replay: Any = None
+    is_loaded = False
 
-    def replayed(n_steps: int) -> tuple[Array, ...]:
-        nonlocal n_before
-        for _ in range(n_steps - n_before):
-            graph.replay()
-        n_before = 0
-        return places
+    def replayed(
+        n_steps: int, state: tuple[Array, ...] | None = None
+    ) -> tuple[Array, ...]:
+        nonlocal replay, is_loaded
+        if not is_loaded:
+            # The first step is not recorded: kernels are loaded, constants computed.
+            taken(1, state)
+            is_loaded, state, n_steps = True, None, n_steps - 1
+        if n_steps and replay is None:
+            held[:] = [x.clone() for x in (held if state is None else state)]
+            replay = _recording(step, tuple(held))
+        elif state is not None:
+            for place, value in zip(held, state, strict=True):
+                place.copy_(value)
+        for _ in range(n_steps):
+            replay()
+        return tuple(held)
 
     return replayed
+
+
+def _recording(
+    step: Callable[..., tuple[Array, ...]], places: tuple[Array, ...]
+) -> Callable[[], None]:
+    """Record a step that leaves its results where it found its arguments."""
+    torch, device = import_module("torch"), places[0].device
+    now = torch.cuda.current_stream(device)
+    aside, pool, _ = _workshop(device.index, now.cuda_stream)
+    graph = torch.cuda.CUDAGraph()
+    aside.wait_stream(now)
+    collects = gc.isenabled()
+    gc.disable()  # an old recording that is collected meanwhile would spoil this one
+    try:
+        with torch.cuda.stream(aside):
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                for place, value in zip(places, step(*places), strict=True):
+                    place.copy_(value)
+            finally:
+                graph.capture_end()
+    finally:
+        if collects:
+            gc.enable()
+    now.wait_stream(aside)
+    return graph.replay
+
+
+@cache
+def _workshop(index: int, stream: int) -> tuple[Any, Any, Any]:
+    """Return a stream to record on, and memory that recordings of a stream share.
+
+    They run one after another, and leave nothing there. Memory of their own would have
+    to be asked for each time. A first recording, of nothing, keeps it.
+    """
+    torch = import_module("torch")
+    aside, pool = torch.cuda.Stream(index), torch.cuda.graph_pool_handle()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(aside):
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        torch.zeros(1, device=aside.device)
+        graph.capture_end()
+    return aside, pool, graph
+
+
+def recorded(
+    step: Callable[..., tuple[Array, ...]],
+) -> Callable[[tuple[Array, ...]], tuple[Array, ...]]:
+    """Return what takes a step from a state, `repeated` from the first one on.
+
+    All states it is given have arrays of the same shapes.
+    """
+    further: Callable[..., tuple[Array, ...]] | None = None
+    last: tuple[Array, ...] = ()
+
+    def taken(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        nonlocal further, last
+        if further is None:
+            further = repeated(step, state)
+            last = further(1)
+        else:
+            goes_on = all(a is b for a, b in zip(state, last, strict=True))
+            last = further(1, None if goes_on else state)
+        return last
+
+    return taken
 
 
 def iterate(

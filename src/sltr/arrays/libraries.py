@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import array_api_compat
@@ -25,9 +27,51 @@ def array_namespace(*arrays: Array) -> Any:
     if kind in _NAMESPACES and all(type(x) is kind for x in arrays):
         return _NAMESPACES[kind]
     namespace = array_api_compat.array_namespace(*arrays)
+    if is_torch_array(arrays[0]):
+        namespace = _torch_namespace()
     if is_torch_array(arrays[0]) or array_api_compat.is_cupy_array(arrays[0]):
         _NAMESPACES.setdefault(kind, namespace)
     return namespace
+
+
+@cache
+def _torch_namespace() -> Any:
+    """Return PyTorch's namespace with two functions that launch one kernel each.
+
+    The portable ones launch four and two: `take` counts negative indices from the
+    end, which nobody here asks for, and `where` makes an array of every number.
+    """
+    portable = import_module("array_api_compat.torch")
+    torch = import_module("torch")
+
+    def take(x: Array, indices: Array, /, *, axis: int) -> Array:
+        return torch.index_select(x, axis, indices)
+
+    def where(condition: Array, x1: Any, x2: Any, /) -> Array:
+        one, other = isinstance(x1, torch.Tensor), isinstance(x2, torch.Tensor)
+        if one and other:
+            return portable.where(condition, x1, x2)
+        if one and x1.is_floating_point():
+            return torch.where(condition, x1, _number(x2, x1.dtype, x1.device))
+        if other and x2.is_floating_point():
+            return torch.where(condition, _number(x1, x2.dtype, x2.device), x2)
+        return portable.where(condition, x1, x2)
+
+    return SimpleNamespace(**{**vars(portable), "take": take, "where": where})
+
+
+@cache
+def _zero_or_one(value: float, dtype: Any, place: Any) -> Array:
+    number = import_module("torch").full((), value, dtype=dtype, device=place)
+    float(number)  # it is there before any stream asks for it
+    return number
+
+
+def _number(value: float, dtype: Any, place: Any) -> Array:
+    """Return a number as an array without axes: zero and one are made once."""
+    if value in (0.0, 1.0):
+        return _zero_or_one(value, dtype, place)
+    return import_module("torch").full((), value, dtype=dtype, device=place)
 
 
 def is_array_api(x: object) -> bool:

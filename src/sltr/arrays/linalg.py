@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from array_api_compat import is_torch_array
+from array_api_compat import device, is_torch_array
 
 from sltr.arrays import cuda as _cuda
 from sltr.arrays.libraries import Array, array_namespace, clip, is_numpy
@@ -128,6 +128,36 @@ def _cholesky_solver(matrix: Array) -> Callable[[Array], Array]:
     return lambda rhs: xp.linalg.solve(matrix, rhs)
 
 
+def ridge_solve(
+    matrices: Array, beside: Array, shift: Array, scale: Array | None = None
+) -> Array:
+    """Solve (S·(A − L·Rᵀ)·S + shift·I)·v = S·y for S·v, (B, d), S = diag(scale).
+
+    A (B, d, d) less L·Rᵀ is symmetric, and with the shift (B,) positive definite; one
+    of zero counts as one. `beside` (B, d, 1 + 2b) is y, L and R side by side; the scale
+    is (B, d), or one.
+    """
+    d, n_beside = beside.shape[1:]
+    if _cuda.serves(matrices, d, _cuda.LARGEST_SOLVE):
+        return _cuda.solve(matrices, beside, shift, scale)
+    xp, b = array_namespace(matrices), (n_beside - 1) // 2
+    rhs, left, right = beside[:, :, :1], beside[:, :, 1 : b + 1], beside[:, :, b + 1 :]
+    if b:
+        matrices = matrices - left @ xp.matrix_transpose(right)
+    shift = xp.where(shift > 0, shift, 1.0)[:, None, None]
+    shift = shift * xp.eye(d, dtype=matrices.dtype, device=device(matrices))
+    if scale is None:
+        return xp.linalg.solve(matrices + shift, rhs)[:, :, 0]
+    column = scale[:, :, None]
+    matrices = column * matrices * scale[:, None, :]
+    return (column * xp.linalg.solve(matrices + shift, column * rhs))[:, :, 0]
+
+
+def solves_at_once(like: Array, d: int) -> bool:
+    """Say whether `ridge_solve` for d unknowns has a kernel, which does not wait."""
+    return _cuda.serves(like, d, _cuda.LARGEST_SOLVE)
+
+
 def unless_rounding(rest: Array, given: Array, weight: Array, axis: int) -> Array:
     """Return what a basis leaves of vectors along an axis, or zero if it is rounding.
 
@@ -150,7 +180,7 @@ def can_iterate_splitting(matrices: Array) -> bool:
 
 
 in_c_order, iterate_splitting = _cuda.in_c_order, _cuda.iterate
-repeated = _cuda.repeated
+recorded, repeated = _cuda.recorded, _cuda.repeated
 
 
 # Times the recursive residual is replaced by the true one.
@@ -162,11 +192,39 @@ def reachable(tol: float, rhs: Array) -> float:
     return max(tol, 10.0 * float(array_namespace(rhs).finfo(rhs.dtype).eps))
 
 
+def iteration(
+    apply: Callable[..., Array],
+    target: float,
+    precondition: Callable[[Array], Array] | None = None,
+) -> Callable[[tuple[Array, ...]], tuple[Array, ...]]:
+    """Return what makes one iteration of `conjugate_gradients` of its state.
+
+    Several solves of systems of one shape may share it: it is recorded once.
+    """
+
+    def iterate(*state: Array) -> tuple[Array, ...]:
+        x, residual, direction, last, recursive, norm, *given = state
+        xp = array_namespace(x)
+        steered = residual if precondition is None else precondition(residual)
+        size = xp.sum(residual * steered, axis=-2, keepdims=True)
+        direction = steered + _ratio(size, last) * direction
+        image = apply(direction, *given)
+        curvature = xp.sum(direction * image, axis=-2, keepdims=True)
+        # A system that is solved waits: no answer depends on its company.
+        step = xp.where(recursive > target, _ratio(size, curvature), 0.0)
+        x, residual = x + step * direction, residual - step * image
+        return x, residual, direction, size, _length(residual) / norm, norm, *given
+
+    return recorded(iterate)
+
+
 def conjugate_gradients(
-    apply: Callable[[Array], Array],
+    apply: Callable[..., Array],
     rhs: Array,
     precondition: Callable[[Array], Array] | None = None,
     *,
+    given: tuple[Array, ...] = (),
+    iterate: Callable[[tuple[Array, ...]], tuple[Array, ...]] | None = None,
     start: Array | None = None,
     start_image: Array | None = None,
     tol: float,
@@ -178,45 +236,41 @@ def conjugate_gradients(
     Returns the solutions and their images, the largest true residual relative to the
     right-hand side, and the number of iterations. Unless to `verify`, few iterations
     are made, and their recursive residual is believed. The image of the start is found
-    unless given.
+    unless given. `apply` takes vectors and what is `given`; `iterate` is an `iteration`
+    of them, to half the `reachable` tolerance, if other solves share it.
     """
     xp = array_namespace(rhs)
     target = reachable(tol, rhs)
-    norm = xp.sqrt(xp.sum(rhs**2, axis=-2, keepdims=True))
+    iterate = iterate or iteration(apply, 0.5 * target, precondition)
+    norm = _length(rhs)
     norm = xp.where(norm > 0, norm, 1.0)
-
-    def relative(residual: Array) -> Array:
-        return xp.sqrt(xp.sum(residual**2, axis=-2, keepdims=True)) / norm
-
     x, residual, n_iter = 0.0 * rhs, rhs, 0
     if start is not None:
-        start_image = apply(start) if start_image is None else start_image
+        start_image = apply(start, *given) if start_image is None else start_image
         x, residual = start, rhs - start_image
-    reached = relative(residual)
+    reached = _length(residual) / norm
     for _ in range(RESTARTS):
-        direction, last = 0.0 * rhs, 1.0 + 0.0 * norm
-        recursive = reached
-        while float(xp.max(recursive)) > 0.5 * target and n_iter < max_iter:
-            steered = residual if precondition is None else precondition(residual)
-            size = xp.sum(residual * steered, axis=-2, keepdims=True)
-            direction = steered + _ratio(size, last) * direction
-            image = apply(direction)
-            curvature = xp.sum(direction * image, axis=-2, keepdims=True)
-            # A system that is solved waits: no answer depends on its company.
-            step = xp.where(recursive > 0.5 * target, _ratio(size, curvature), 0.0)
-            x, residual = x + step * direction, residual - step * image
-            last, recursive = size, relative(residual)
+        state = (x, residual, 0.0 * rhs, xp.ones_like(norm), reached, norm, *given)
+        while float(xp.max(state[4])) > 0.5 * target and n_iter < max_iter:
+            state = iterate(state)
             n_iter += 1
+        x, residual = state[0] + 0.0, state[1]  # a copy: the next solve needs the place
         if n_iter == 0 or not verify:
-            reached = recursive
+            reached = state[4]
             break
         # Rounding lets the recursive residual drift: stop on the true one.
-        before, residual = reached, rhs - apply(x)
-        reached = relative(residual)
+        before, residual = reached, rhs - apply(x, *given)
+        reached = _length(residual) / norm
         worst, last_worst = float(xp.max(reached)), float(xp.max(before))
         if worst <= target or n_iter >= max_iter or worst > 0.5 * last_worst:
             break
     return x, rhs - residual, float(xp.max(reached)), n_iter
+
+
+def _length(columns: Array) -> Array:
+    """Return the lengths of vectors along axis −2, which stays."""
+    xp = array_namespace(columns)
+    return xp.linalg.vector_norm(columns, axis=-2, keepdims=True)
 
 
 def _ratio(a: Array, b: Array) -> Array:

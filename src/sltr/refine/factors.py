@@ -20,7 +20,15 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, as_array, device, eigh, qr
+from sltr.arrays import (
+    Array,
+    array_namespace,
+    as_array,
+    device,
+    eigh,
+    qr,
+    repeated,
+)
 from sltr.core.tensor import flatten, fold, own_mode_product, unfold
 
 Shape = tuple[int, ...]
@@ -58,14 +66,23 @@ def leading_term(
     """
     xp = array_namespace(tensor)
     matrices = [unfold(tensor, mode) for mode in range(tensor.ndim - 1)]
-    vectors = [_leading_vector(matrix) for matrix in matrices]
-    for _ in range(n_iter):
-        for mode in range(len(matrices)) if order is None else order:
+    modes = range(len(matrices)) if order is None else order
+
+    def turned(*state: Array) -> tuple[Array, ...]:
+        """Return the vectors, and the size, after each was solved for once."""
+        vectors, size = list(state[:-1]), state[-1]
+        for mode in modes:
             others = vectors[:mode] + vectors[mode + 1 :]
             vector = matrices[mode] @ khatri_rao(others, vectors[mode])
-            size = xp.sqrt(xp.sum(vector**2, axis=1, keepdims=True))
-            unit = vector / xp.where(size > 0, size, 1.0)
-            vectors[mode] = xp.where(size > 0, unit, vectors[mode])
+            size = xp.linalg.vector_norm(vector, axis=1, keepdims=True)
+            some = size > 0
+            unit = vector / xp.where(some, size, 1.0)
+            vectors[mode] = xp.where(some, unit, vectors[mode])
+        return (*vectors, size)
+
+    vectors = [_leading_vector(matrix) for matrix in matrices]
+    state = (*vectors, xp.ones_like(vectors[0][:, :1, :]))
+    *vectors, size = repeated(turned, state)(n_iter)
     return vectors, size[:, :, 0]
 
 
@@ -232,17 +249,15 @@ class CP:
         block = xp.matrix_transpose(xp.reshape(vector, (*self.sizes.shape, -1)))
         if self.scales is None:
             return replace(self, factors=_replaced(self.factors, index, block))
-        energy = block**2
-        total = xp.sum(energy, axis=1, keepdims=True)
-        some = total > 0
-        divisor = xp.where(some, total, 1.0)
-        share = xp.where(some, block.shape[1] * energy / divisor, 1.0)
-        scale = (share + REWEIGHT_FLOOR) / (1.0 + REWEIGHT_FLOOR)
+        size = xp.linalg.vector_norm(block, axis=1, keepdims=True)
+        some = size > 0
         # A term that vanished keeps its direction: it may come back in another mode.
-        unit = xp.where(some, block / xp.sqrt(divisor), self.factors[index])
+        unit = xp.where(some, block / xp.where(some, size, 1.0), self.factors[index])
+        share, floor = block.shape[1] / (1.0 + REWEIGHT_FLOOR), REWEIGHT_FLOOR
+        scale = xp.where(some, share * unit**2 + floor / (1.0 + floor), 1.0)
         return CP(
             _replaced(self.factors, index, unit),
-            xp.sqrt(total[:, 0, :]),
+            size[:, 0, :],
             _replaced(self.scales, index, scale),
         )
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from sltr.arrays import (
     Array,
     array_namespace,
@@ -19,6 +21,7 @@ from sltr.arrays import (
     repeated,
     to_python,
 )
+from sltr.arrays.resources import row_ranges
 from sltr.core.prox import soft_threshold
 from sltr.refine.subsets import Subsets
 
@@ -32,6 +35,8 @@ POWER_STEPS, POWER_MARGIN = 8, 1.1
 STEPS_AT_ONCE = 8
 # Of squared lengths, in single precision.
 ROUNDING = 1e-3
+# Entries of samples that refits on supports copy at once, if one has no more.
+REFIT_ENTRIES = 4_000_000
 # Beyond this many entries, working sets: at first of this many entries, or of as many
 # as there are samples, then of twice as many, so often. Their own gap is this part of
 # the bound on the whole one.
@@ -322,23 +327,59 @@ def _gap(
     return (primal - dual) / xp.where(null > 0, null, 1.0)
 
 
-def refit_on_support(X: Array, item: Subsets, coef: Array, ridge: float) -> Array:
-    """Return one item's ridge estimate on the support of a coefficient, shape (P,).
+def refit_on_support(
+    X: Array,
+    subsets: Subsets,
+    coefs: Array,
+    ridges: Array,
+    *,
+    entries: int = REFIT_ENTRIES,
+) -> Array:
+    """Return ridge estimates of B items on the supports of coefficients, (B, P).
 
-    The penalty is `ridge` for each unit of weight. A support larger than a third of the
-    number of samples determines nothing; the coefficient is then returned as it is.
+    The penalties are `ridges` (B,) for each unit of weight. A support larger than a
+    third of the number of samples determines nothing; such a coefficient is returned
+    as it is. Designs of as many items as have `entries` are solved for at once.
     """
-    xp = array_namespace(coef)
-    support = xp.nonzero(coef)[0]
-    rows = xp.nonzero(item.weight[0, :] > 0)[0]
-    n_chosen = support.shape[0]
-    if n_chosen == 0 or 3 * n_chosen > float(item.count[0]):
-        return coef
-    columns = xp.take(xp.take(X, support, axis=1), rows, axis=0)
-    taking_part = item.of_samples(rows)
-    penalty = ridge * xp.sum(taking_part.weight, axis=1)
-    block = taking_part.ridge(xp.matrix_transpose(columns)[None, ...], penalty)
-    return _put(block[0, :], coef != 0)
+    xp = array_namespace(coefs)
+    sizes = to_python(xp.sum(xp.astype(coefs != 0, xp.int64), axis=1))
+    counts = to_python(subsets.count)
+    chosen = [b for b, size in enumerate(sizes) if 0 < 3 * size <= counts[b]]
+    largest = max((sizes[b] for b in chosen), default=1)
+    place, parts = {b: b for b in range(len(sizes))}, [coefs]
+    for part in row_ranges(len(chosen), entries // (X.shape[0] * largest)):
+        some = chosen[part]
+        place |= {b: len(sizes) + chosen.index(b) for b in some}
+        index = as_array(some, coefs, dtype=xp.int64)
+        found, items = xp.take(coefs, index, axis=0), subsets.take(some)
+        penalty = xp.take(ridges, index, axis=0) * xp.sum(items.weight, axis=1)
+        parts.append(_refitted(X, items, found, [sizes[b] for b in some], penalty))
+    if not chosen:
+        return coefs
+    index = as_array(list(place.values()), coefs, dtype=xp.int64)
+    return xp.take(xp.concat(parts, axis=0), index, axis=0)
+
+
+def _refitted(
+    X: Array, items: Subsets, coefs: Array, sizes: Sequence[int], penalty: Array
+) -> Array:
+    """Return ridge estimates on supports of these sizes, (B, P), in one batch.
+
+    Smaller supports are filled up by columns of zeros.
+    """
+    xp, most, support = array_namespace(coefs), max(sizes), coefs != 0
+    ends = np.cumsum(sizes)[:, None]
+    slots = np.arange(most) + ends - np.array(sizes)[:, None]
+    taken = as_array(slots < ends, coefs, dtype=coefs.dtype)
+    slots = as_array(np.minimum(slots, ends - 1).ravel(), coefs, dtype=xp.int64)
+    columns = xp.take(xp.nonzero(support)[1], slots, axis=0)
+    design = xp.reshape(xp.take(X, columns, axis=1), (X.shape[0], *taken.shape))
+    design = xp.moveaxis(design, 0, 2) * taken[:, :, None]
+    block = items.ridge(design, penalty)
+    # Each place looks up its entry, or the zero at the end.
+    padded = xp.concat([block, xp.zeros_like(block[:, :1])], axis=1)
+    count = xp.cumulative_sum(xp.astype(support, xp.int64), axis=1)
+    return xp.take_along_axis(padded, xp.where(support, count - 1, most), axis=1)
 
 
 def _put(values: Array, where: Array) -> Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import accumulate, chain
 from math import prod, sqrt
 from typing import Any, Self
 
@@ -20,7 +21,9 @@ from sltr.arrays import (
     clip,
     device,
     eigh,
+    repeated,
     singular_values,
+    solves_at_once,
     to_python,
 )
 from sltr.arrays.resources import row_ranges
@@ -137,6 +140,20 @@ class Sweeps:
         xp = array_namespace(self.variance)
         return self.variance * xp.sum(self.subsets.weight, axis=1)
 
+    @cached_property
+    def _known_batches(self) -> dict[tuple[float, ...], tuple[Subsets, Array]]:
+        return {}
+
+    def _batch(self, ridges: tuple[float, ...]) -> tuple[Subsets, Array]:
+        """Return a run of all items for each of the ridges, and their penalties."""
+        if ridges not in self._known_batches:
+            items = list(range(self.subsets.y.shape[0])) * len(ridges)
+            subsets = self.subsets if len(ridges) == 1 else self.subsets.take(items)
+            penalty = [ridge * self._penalty for ridge in ridges]
+            penalty = array_namespace(self.variance).concat(penalty, axis=0)
+            self._known_batches[ridges] = subsets, penalty
+        return self._known_batches[ridges]
+
     def _swept(
         self, structures: Sequence[Structure], ridges: Sequence[float], n_sweeps: int
     ) -> list[tuple[Structure, Array]]:
@@ -144,12 +161,9 @@ class Sweeps:
 
         Each structure is a run of all items for each of the `ridges`.
         """
-        n_items, n_samples = self.subsets.y.shape
-        subsets = self.subsets
-        if len(ridges) > 1:
-            subsets = subsets.take(list(range(n_items)) * len(ridges))
+        n_samples = self.subsets.y.shape[1]
+        subsets, penalty = self._batch(tuple(ridges))
         xp = array_namespace(self.variance)
-        penalty = xp.concat([ridge * self._penalty for ridge in ridges], axis=0)
         if self.samples.batch_entries is None:
             return self._batch_swept(structures, subsets, penalty, n_sweeps)
         found = []  # memory is bounded: so many items at a time
@@ -173,14 +187,29 @@ class Sweeps:
         n_sweeps: int,
     ) -> list[tuple[Structure, Array]]:
         """Do so for all items of some subsets at once."""
-        n_samples = subsets.y.shape[1]
-        solve = partial(solve_ridge_block, subsets, penalty)
-        points, solves = [Point(one) for one in structures], [solve] * len(structures)
-        for n_left in reversed(range(n_sweeps)):
-            points = sweep(self.samples, n_samples, points, solves)
-            if n_left:  # only the last designs are needed
-                points = [Point(point.structure) for point in points]
-        return [(p.structure, subsets.fitted(p.design, p.vector)) for p in points]
+        n_samples, order = subsets.y.shape[1], self.samples.order
+        solves = [partial(solve_ridge_block, subsets, penalty)] * len(structures)
+        starts = [Point.at_start(one, order[-1], n_samples) for one in structures]
+        ends = list(accumulate(len(start.arrays()) for start in starts))
+
+        def points(state: Sequence[Array]) -> list[Point]:
+            """Return what the arrays of a state are those of."""
+            firsts = [0, *ends[:-1]]
+            return [
+                start.of_arrays(list(state[first:end]))
+                for start, first, end in zip(starts, firsts, ends, strict=True)
+            ]
+
+        def swept(*state: Array) -> tuple[Array, ...]:
+            found = sweep(self.samples, n_samples, points(state), solves)
+            return tuple(chain.from_iterable(point.arrays() for point in found))
+
+        sizes = [prod(block.shape[1:]) for one in structures for block in one.blocks]
+        record = n_sweeps >= WORTH_RECORDING
+        record = record and solves_at_once(penalty, max(sizes))
+        state = tuple(chain.from_iterable(start.arrays() for start in starts))
+        found = points(repeated(swept, state, record=record)(n_sweeps))
+        return [(p.structure, subsets.fitted(p.design, p.vector)) for p in found]
 
     def _best_starts(self, structure: Structure, fitted: Array) -> Array:
         """Return the index of each item's start of the least objective, (B,)."""
@@ -205,6 +234,28 @@ class Point:
     design: Array | None = None  # (B, d, n)
     vector: Array | None = None  # (B, d)
 
+    @staticmethod
+    def at_start(structure: Structure, last: int, n_samples: int) -> Point:
+        """Return the structures before a sweep, of zeros elsewhere.
+
+        The last block is the factor of this mode, or the core.
+        """
+        is_cp = isinstance(structure, CP)
+        block = structure.blocks[last] if is_cp else structure.blocks[-1]
+        xp, size = array_namespace(block), prod(block.shape[1:])
+        like = {"dtype": block.dtype, "device": device(block)}
+        design = xp.zeros((block.shape[0], size, n_samples), **like)
+        return Point(structure, design, xp.zeros((block.shape[0], size), **like))
+
+    def arrays(self) -> list[Array]:
+        """Return all arrays, in the order of `of_arrays`."""
+        return [*self.structure.arrays(), self.design, self.vector]
+
+    def of_arrays(self, arrays: list[Array]) -> Point:
+        """Return a point of the same form with other arrays."""
+        *parts, design, vector = arrays
+        return Point(self.structure.of_arrays(parts), design, vector)
+
 
 def solve_ridge_block(
     subsets: Subsets, penalty: Array, point: Point, index: int, design: Array
@@ -216,6 +267,8 @@ def solve_ridge_block(
     return Point(structure.with_block(index, vector), design, vector)
 
 
+# To record a sweep takes a device about as long as two sweeps.
+WORTH_RECORDING = 4
 # The ridge (its place among those that were swept) from which the next rank grows.
 GROW_FROM = 1
 # In single precision, less than this share of a seed is rounding, not a term.
@@ -314,8 +367,9 @@ class TuckerStep(RankStep):
         energies: Sequence[Sequence[float]] | None = None,
     ) -> TuckerStep:
         """Refit by tensors of one rank."""
-        truncated = [Tucker.truncated(seed, rank) for seed in seeds]
-        swept = (problem.first_ridge(truncated),)
+        together = array_namespace(seeds[0]).concat(list(seeds), axis=0)
+        truncated = Tucker.truncated(together, rank)
+        swept = (problem.first_ridge(parted(truncated, len(seeds))),)
         energies = spectra(seeds[-1]) if energies is None else energies
         return TuckerStep(problem, seeds, largest_rank, rank, swept, energies)
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from sltr.arrays import ROUNDINGS, Array, array_namespace, clip, device, eigh
-from sltr.arrays.linalg import conjugate_gradients
+from sltr.arrays.linalg import conjugate_gradients, iteration, reachable
 from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import flatten, own_mode_product, unfold
 from sltr.refine.subsets import Subsets, feature_variance, mean_variance
@@ -54,14 +55,15 @@ def reweighted(
     the B items once for every response. `facts` are found unless given. Beyond the
     first of the steps they end where `go_on` says no.
     """
-    problem = _Problem.of(X, subsets, tuple(start.shape[1:]), shape_out, facts)
+    shape = tuple(start.shape[1:])
+    problem = _Problem.of(X, subsets, shape, shape_out, facts, tol=tol)
     coef, image, settled = start, None, False
     for step in range(1, max(steps) + 1):
         if go_on is not None and step > min(steps) and not (settled or go_on()):
             return
         if not settled:
             last = coef
-            coef, image = problem.solved(_Metric.of(coef), coef, image, tol)
+            coef, image = problem.solved(_Metric.of(coef), coef, image)
             settled = coef is last  # the next step would be this one again
         if step in steps:
             yield step, coef
@@ -104,6 +106,7 @@ class _Problem:
     cross: Array  # (B, p1, …, pM, …), Aᵀy
     mean_eigenvalue: Array  # (B,), of AAᵀ
     covariances: list[Array]  # (B, p_m, p_m) for each mode, of trace one
+    tol: float  # of each solve's residual
 
     @staticmethod
     def of(
@@ -112,6 +115,8 @@ class _Problem:
         shape: tuple[int, ...],
         shape_out: tuple[int, ...] = (),
         facts: Facts | None = None,
+        *,
+        tol: float,
     ) -> _Problem:
         """Prepare what all steps share."""
         xp, k = array_namespace(subsets.weight), prod(shape_out)
@@ -135,10 +140,11 @@ class _Problem:
             cross,
             facts.variance * total * X.shape[1] / side,
             covariances,
+            tol,
         )
 
     def solved(
-        self, metric: _Metric, coef: Array, image: Array | None, tol: float
+        self, metric: _Metric, coef: Array, image: Array | None
     ) -> tuple[Array, Array | None]:
         """Return the estimates in a metric: the last ones, if these will do.
 
@@ -146,28 +152,22 @@ class _Problem:
         along where samples would have to be read for it.
         """
         xp, lazy = array_namespace(coef), is_lazy(self.X)
-        penalty = self._penalty(metric)[:, None, None]
-
-        def tensors(v: Array) -> Array:
-            return _along_all_modes(xp.reshape(v, coef.shape), metric.roots)
-
-        def columns(tensor: Array) -> Array:
-            return flatten(_along_all_modes(tensor, metric.roots))[:, :, None]
-
-        rhs = columns(self.cross)
+        penalty, roots = self._penalty(metric)[:, None, None], metric.roots
+        rhs = _columns(self.cross, roots)
         # Without a right-hand side there is nothing to start from either.
         some = xp.any(rhs != 0, axis=(1, 2), keepdims=True)
-        start = flatten(_along_all_modes(coef, metric.inverses))[:, :, None]
-        start = xp.where(some, start, 0.0)
+        start = xp.where(some, _columns(coef, metric.inverses), 0.0)
         known = None
         if image is not None:
-            known = xp.where(some, columns(image) + penalty * start, 0.0)
+            known = xp.where(some, _columns(image, roots) + penalty * start, 0.0)
         found, seen, _, n_iter = conjugate_gradients(
-            lambda v: columns(self._normal(tensors(v))) + penalty * v,
+            self._applied,
             rhs,
+            given=(penalty, *roots),
+            iterate=self._iteration,
             start=start,
             start_image=known,
-            tol=tol,
+            tol=self.tol,
             max_iter=MAX_PASSES if lazy else MAX_ITER,
             verify=not lazy,
         )
@@ -176,7 +176,18 @@ class _Problem:
         if lazy:
             rest = xp.reshape(seen - penalty * found, coef.shape)
             image = _along_all_modes(rest, metric.inverses)
-        return tensors(found), image
+        return _along_all_modes(xp.reshape(found, coef.shape), roots), image
+
+    @cached_property
+    def _iteration(self) -> Callable[[tuple[Array, ...]], tuple[Array, ...]]:
+        """One iteration, which all steps share."""
+        return iteration(self._applied, 0.5 * reachable(self.tol, self.cross))
+
+    def _applied(self, v: Array, penalty: Array, *roots: Array) -> Array:
+        """Return the matrix of a metric times v, (B, P, 1)."""
+        xp = array_namespace(v)
+        tensors = _along_all_modes(xp.reshape(v, self.cross.shape), roots)
+        return _columns(self._normal(tensors), roots) + penalty * v
 
     def _penalty(self, metric: _Metric) -> Array:
         """Return the mean eigenvalue of A(Σ_1 ⊗ … ⊗ Σ_M)Aᵀ for each item, (B,).
@@ -315,7 +326,12 @@ def _covariance(
     return xp.where(known, second / xp.where(known, trace, 1.0), equal)
 
 
-def _along_all_modes(tensors: Array, matrices: list[Array]) -> Array:
+def _columns(tensors: Array, matrices: Sequence[Array]) -> Array:
+    """Return tensors times matrices along all modes, as columns (B, P, 1)."""
+    return flatten(_along_all_modes(tensors, matrices))[:, :, None]
+
+
+def _along_all_modes(tensors: Array, matrices: Sequence[Array]) -> Array:
     for mode, matrix in enumerate(matrices):
         tensors = own_mode_product(tensors, matrix, mode)
     return tensors

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from sltr.arrays import ROUNDINGS, Array, array_namespace, as_array, clip, device
+from sltr.arrays import (
+    ROUNDINGS,
+    Array,
+    array_namespace,
+    as_array,
+    clip,
+    ridge_solve,
+)
 from sltr.samples.front import Centring
 
 
@@ -83,39 +91,36 @@ class Subsets:
         xp = array_namespace(design)
         n_columns, n_samples = design.shape[1:]
         if n_columns > n_samples:
-            return self._dual_ridge(design, _shift(penalty, n_samples), scale)
+            return self._dual_ridge(design, penalty, scale)
         # Centring changes the normal equations by few ranks: no centred copy is made.
-        weighted = design * self.weight[:, None, :]
-        normal = weighted @ xp.matrix_transpose(design)
-        cross = weighted @ self.target[:, :, None]
-        removed = design @ xp.matrix_transpose(self.centring.share)
-        return self.ridge_of_moments(normal, cross, removed, penalty, scale)
+        normal = (design * self.weight[:, None, :]) @ xp.matrix_transpose(design)
+        return ridge_solve(normal, design @ self._beside, penalty, scale)
+
+    @cached_property
+    def _beside(self) -> Array:
+        """What normal equations need beside themselves, (B, n, 1 + 2b).
+
+        A design times it gives Aᵀy, its regression on the basis of centring, and its
+        weighted products with that.
+        """
+        xp, weight = array_namespace(self.weight), self.weight
+        share, basis = self.centring.share, xp.matrix_transpose(self.centring.basis)
+        rows = [(weight * self.target)[:, None, :], share, weight[:, None, :] * basis]
+        return xp.matrix_transpose(xp.concat(rows, axis=1))
 
     def ridge_of_moments(
-        self,
-        normal: Array,
-        cross: Array,
-        removed: Array,
-        penalty: Array,
-        scale: Array | None = None,
+        self, normal: Array, cross: Array, removed: Array, penalty: Array, scale: Any
     ) -> Array:
         """Do what `ridge` does, given a design's weighted products.
 
         With itself, (B, d, d), with the responses, (B, d, 1); and its regression on
         the basis of centring, (B, d, b).
         """
-        xp, centring = array_namespace(normal), self.centring
-        shift = _shift(penalty, normal.shape[1])
-        if centring.basis.shape[1]:
-            back = xp.matrix_transpose(removed)
-            normal = normal - removed @ centring.moments @ back
-        if scale is None:
-            return xp.linalg.solve(normal + shift, cross)[:, :, 0]
-        column = scale[:, :, None]
-        normal = column * normal * scale[:, None, :]
-        return (column * xp.linalg.solve(normal + shift, column * cross))[:, :, 0]
+        parts = [cross, removed, removed @ self.centring.moments]
+        beside = array_namespace(normal).concat(parts, axis=2)
+        return ridge_solve(normal, beside, penalty, scale)
 
-    def _dual_ridge(self, design: Array, shift: Array, scale: Array | None) -> Array:
+    def _dual_ridge(self, design: Array, penalty: Array, scale: Array | None) -> Array:
         xp = array_namespace(design)
         root = xp.sqrt(self.weight)
         basis, share = self.centring.basis, self.centring.share
@@ -125,20 +130,12 @@ class Subsets:
         column = 1.0 if scale is None else scale[:, :, None]
         scaled = root[:, None, :] * design * column
         kernel = xp.matrix_transpose(scaled) @ scaled
-        dual = xp.linalg.solve(kernel + shift, (root * self.target)[:, :, None])
-        return (column * (scaled @ dual))[:, :, 0]
+        dual = ridge_solve(kernel, (root * self.target)[:, :, None], penalty)
+        return (column * (scaled @ dual[:, :, None]))[:, :, 0]
 
     def fitted(self, design: Array, coef: Array) -> Array:
         """Return centred fitted values (B, n) of coefficients (B, d)."""
         return self.centred((coef[:, None, :] @ design)[:, 0, :])
-
-
-def _shift(penalty: Array, size: int) -> Array:
-    """Return penalties (B,) as diagonal matrices (B, size, size)."""
-    xp = array_namespace(penalty)
-    # Samples that are all equal have neither variance nor a penalty.
-    shift = xp.where(penalty > 0, penalty, 1.0)[:, None, None]
-    return shift * xp.eye(size, dtype=penalty.dtype, device=device(penalty))
 
 
 def feature_variance(X: Array, subsets: Subsets) -> Array:

@@ -127,7 +127,8 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
         members = [_of_folds(held, member, indices) for member in choice.members]
         training = folds.training[batch, ...]
         precision = task.policy.precision
-        mean = _mean_fit(task, members, training, held.answers, indices, precision)
+        known = held.answers, indices, precision, held.pilots
+        mean = _mean_fit(task, members, training, *known)
         predictions += _predictions(task, folds, indices, mean, radii)
     losses = [
         folds.losses([p[:, :, r] for p in predictions]) for r in range(len(radii))
@@ -251,12 +252,14 @@ def _mean_fit(
     known: Mapping[Candidate, Answer],
     subsets: Sequence[int],
     precision: str | None = None,
+    pilots: Pilots | None = None,
 ) -> _Mean:
     """Fit the weighted mean of some candidates on each of the subsets (S, n).
 
     All penalties' pilots take one pass over the samples. Estimates are added up as
     they are found, so that only a chunk of them is held. Candidates that are `known`
     are not fitted again; `subsets` are the numbers by which they know the subsets.
+    `pilots` are those of the subsets for some penalties, if they are known.
     """
     fitted = [m for m in members if m.candidate.source not in known]
     refits = {m.candidate: m.share for m in fitted if not m.candidate.is_plain}
@@ -274,7 +277,8 @@ def _mean_fit(
     if task.family is not None and refits and task.working is None:
         working = working_responses(task, training, epsilons[0])
         task = replace(task, working=working)
-    pilots = ridge_pilots(task, training, epsilons)
+    pilots = pilots and pilots.of_penalties(epsilons)
+    pilots = pilots or ridge_pilots(task, training, epsilons)
     xp = array_namespace(pilots.coef)
     coef = 0.0 * pilots.coef[:, 0, ...]  # (S, K, P)
     estimates: dict[bool, Array] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-from sltr.arrays import Array, array_namespace, as_array, singular_values, to_python
+from sltr.arrays import Array, array_namespace, as_array, singular_values
 from sltr.arrays.resources import row_ranges
 from sltr.core.estimate import (
     CHUNK_ENTRIES,
@@ -219,20 +219,21 @@ def lasso_fits(
         length=length,
         unconverged=unconverged,
     )
-    scales = to_python(variance)
+    n_items, k = unit.shape[0], len(thresholds)
+    each = items.take([b for b in range(n_items) for _ in range(k)])
+    own = xp.reshape(xp.stack([variance] * k, axis=1), (-1,))
+    flat = xp.reshape(solutions, (n_items * k, -1))
+    by_ridge = {
+        ridge: flat
+        if ridge is None
+        else refit_on_support(samples.flat, each, flat, ridge * own)
+        for ridge in ridges
+    }
     for i, threshold in enumerate(thresholds):
         for ridge in ridges:
-            coefs = [solutions[b, i, :] for b in range(len(scales))]
-            if ridge is not None:
-                coefs = [
-                    refit_on_support(
-                        samples.flat, items.take([b]), coef, ridge * scales[b]
-                    )
-                    for b, coef in enumerate(coefs)
-                ]
             candidate = Candidate(epsilon, threshold, 0.0, "sparse", ridge=ridge)
-            shape = (training.shape[0], task.Y.shape[1], -1)
-            yield candidate, xp.reshape(xp.stack(coefs, axis=0), shape)
+            shape = (training.shape[0], task.Y.shape[1], k, -1)
+            yield candidate, xp.reshape(by_ridge[ridge], shape)[:, :, i, :]
 
 
 def reweighted_fits(

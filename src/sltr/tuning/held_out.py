@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sltr.arrays import Array, array_namespace, free_entries, is_numpy, to_numpy
+from sltr.arrays import (
+    Array,
+    array_namespace,
+    free_entries,
+    is_numpy,
+    to_numpy,
+    to_python,
+)
 from sltr.refine.factors import Structure
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_rows, lasso_fits, plain_fits
@@ -48,6 +55,7 @@ class HeldOut:
     # folds; and all samples, which come last, where these are left in place.
     answers: dict[Candidate, Answer] = field(default_factory=dict)
     working: Working | None = None  # of a likelihood, what refits saw
+    pilots: Pilots | None = None  # of the folds, for samples in memory
 
     def factor(self, candidate: Candidate, f: int) -> np.ndarray | float:
         """Return what to multiply a candidate's predictions of fold f by."""
@@ -107,6 +115,7 @@ class HeldOut:
             },
             self.answers,
             self.working,
+            self.pilots,
         )
 
 
@@ -251,7 +260,7 @@ def coef_rows(
     folds: Folds,
     removed: Array,
     coefs: Sequence[tuple[Candidate, Array]],
-    complexity: Callable[[Array], float],
+    complexity: Callable[[Array], list[float]],
     indices: Sequence[int] | None = None,
 ) -> list[Row]:
     """Return the predictions of refitted coefficients (S, K, …), candidates in order.
@@ -267,8 +276,9 @@ def coef_rows(
         values = folds.predictions(task, f, flat, removed[f, ...])
         values = values.reshape(-1, len(stack), n_responses)
         values = folds.held_out(f, values, axis=2)
+        sizes = complexity(xp.reshape(flat, (len(stack), n_responses, -1)))
         rows += [
-            Row(candidate, f, values[:, g, :], complexity(stack[g]))
+            Row(candidate, f, values[:, g, :], sizes[g])
             for g, (candidate, _) in enumerate(coefs)
         ]
     return rows
@@ -313,17 +323,17 @@ def lasso_rows(
             or bool(xp.any(coefs != fits[replace(candidate, ridge=None)]))
         }
         coefs = list(fits.items())
-        rows += coef_rows(task, folds, removed, coefs, share_nonzero, indices)
+        rows += coef_rows(task, folds, removed, coefs, shares_nonzero, indices)
         for candidate, coef in coefs if keep else ():
             kept.setdefault(candidate, []).append(coef)
     rows = [row for row in rows if row.candidate in distinct]
     return rows, {c: coefs for c, coefs in kept.items() if c in distinct}
 
 
-def share_nonzero(coef: Array) -> float:
-    """Return the share of entries that are not zero."""
-    xp = array_namespace(coef)
-    return float(xp.mean(xp.astype(coef != 0, coef.dtype)))
+def shares_nonzero(coefs: Array) -> list[float]:
+    """Return the share of entries other than zero of each (K, P) of a batch."""
+    xp = array_namespace(coefs)
+    return to_python(xp.mean(xp.astype(coefs != 0, coefs.dtype), axis=(1, 2)))
 
 
 def low_rank_rows(

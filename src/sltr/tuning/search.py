@@ -79,6 +79,7 @@ def search(
         held = with_stored_candidates(held, task, grid, n_jobs, progress)
     else:
         pilots = ridge_pilots(task, folds.training, grid.epsilons)
+        held = replace(held, pilots=pilots)
         for shared in grid.sharing:
             variant, part = task.sharing(shared), grid.of_sharing(shared)
             held = _searched(held, variant, pilots, part, n_jobs, progress)
@@ -280,6 +281,10 @@ def _start(
     return pilot_where_zero(estimates, first, task)
 
 
+def _all_free(coefs: Array) -> list[float]:
+    return [1.0] * coefs.shape[0]
+
+
 def _with_refits(
     held: HeldOut,
     refits: _Refits,
@@ -298,9 +303,7 @@ def _with_refits(
             (replace(grid.start, refine="reweight", steps=step), coef)
             for step, coef in steps.items()
         ]
-        held = held.with_rows(
-            coef_rows(task, folds, refits.removed, coefs, lambda coef: 1.0)
-        )
+        held = held.with_rows(coef_rows(task, folds, refits.removed, coefs, _all_free))
         if keep:
             held = held.with_answers({c: known_coefs(task, [v]) for c, v in coefs})
     if low_rank:

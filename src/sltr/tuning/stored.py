@@ -30,7 +30,7 @@ from sltr.tuning.held_out import (
     coef_rows,
     low_rank_rows,
     predicted,
-    share_nonzero,
+    shares_nonzero,
     smaller_is_worth_it,
 )
 from sltr.tuning.passes import (
@@ -258,7 +258,7 @@ def _with_lasso(
         or bool((coefs[each] != fits[replace(candidate, ridge=None)][each]).any())
     }
     removed = refits.removed[:, :, columns.chosen]
-    rows = coef_rows(own, folds, removed, list(distinct.items()), share_nonzero)
+    rows = coef_rows(own, folds, removed, list(distinct.items()), shares_nonzero)
     answers = {c: refits.sparse_answer(v, columns) for c, v in distinct.items()}
     return held.with_rows(rows).with_answers(answers), columns
 

@@ -383,6 +383,14 @@ class Pilots:
             self.removed[subsets, ...],
         )
 
+    def of_penalties(self, epsilons: Sequence[float]) -> Pilots | None:
+        """Return the pilots for some penalties; None if not all of them are there."""
+        if not set(epsilons) <= set(self.epsilons):
+            return None
+        coef = [self.coef[:, self.epsilons.index(e), ...] for e in epsilons]
+        coef = array_namespace(self.coef).stack(coef, axis=1)
+        return replace(self, epsilons=list(epsilons), coef=coef)
+
     def removed_for(self, task: Task) -> Array:
         """Return what was removed from the samples as this task has shifted them."""
         if task.shift is None:
