@@ -39,6 +39,8 @@ RELAX = 1.6
 ADAPT_EVERY, ADAPT_UNTIL = 5, 50
 # Adapted steps, frozen by then, can be bad: what takes longer begins from scratch.
 RESTART_AFTER = 300
+# Numbers of a copy that a CPU iterates at once: more would leave its cache.
+BLOCK_ENTRIES = 2**16
 # Copies may cease to agree better because of rounding while the gap is closed.
 CERTIFY_EVERY = 50
 
@@ -62,16 +64,16 @@ class Start:
             _take([self.x], rows)[0], _take(self.duals, rows), _take(self.steps, rows)
         )
 
-    def join(self, other: Start) -> Start:
-        """Return this batch followed by another."""
-        xp = array_namespace(self.x)
+    def join(self, *others: Start) -> Start:
+        """Return this batch followed by others."""
+        xp, every = array_namespace(self.x), (self, *others)
 
-        def both(ones, twos):
-            pairs = zip(ones, twos, strict=True)
-            return [xp.concat(pair, axis=0) for pair in pairs]
+        def of_all(name: str) -> list[Array]:
+            parts = zip(*(getattr(start, name) for start in every), strict=True)
+            return [xp.concat(part, axis=0) for part in parts]
 
-        duals, steps = both(self.duals, other.duals), both(self.steps, other.steps)
-        return Start(both([self.x], [other.x])[0], duals, steps)
+        x = xp.concat([start.x for start in every], axis=0)
+        return Start(x, of_all("duals"), of_all("steps"))
 
     def certificate(self, problem: Problem, tol: float) -> tuple[Array, Array]:
         """Return the relative duality gap and the constraint violation, (G,)."""
@@ -145,7 +147,17 @@ def admm(
     is_matrix = problem.pilot.ndim == 3 and problem.modes == (0,)
     if is_matrix and problem.sparsity.is_plain and can_iterate_splitting(problem.pilot):
         return _fused(problem, start, tol, max_iter)
-    return _portable(problem, start, tol, max_iter)
+    size = max(1, BLOCK_ENTRIES // prod(problem.pilot.shape[1:]))
+    if problem.size <= size or not is_numpy(problem.pilot):
+        return _portable(problem, start, tol, max_iter)
+    xp = array_namespace(problem.pilot)
+    blocks = []
+    for first in range(0, problem.size, size):
+        rows = xp.arange(first, min(first + size, problem.size))
+        block = _portable(problem.take(rows), start.take(rows), tol, max_iter)
+        blocks.append(block)
+    results, ends = zip(*blocks, strict=True)
+    return joined(list(results)), ends[0].join(*ends[1:])
 
 
 def _portable(
@@ -186,9 +198,7 @@ def _portable(
         if n_iter == RESTART_AFTER:
             batch = _Batch(batch.problem, cold_start(batch.problem))
     order = xp.argsort(xp.concat([done_at for done_at, _, _ in finished]))
-    end = finished[0][2]
-    for _, _, other in finished[1:]:
-        end = end.join(other)
+    end = finished[0][2].join(*(other for _, _, other in finished[1:]))
     return joined([result for _, result, _ in finished]).take(order), end.take(order)
 
 
@@ -204,7 +214,9 @@ class _Batch:
         self.problem = problem
         self.x = start.x
         self.steps = list(start.steps)
-        both = self._about_centres(start.x)
+        both = array_namespace(start.x).stack(
+            [start.x, start.x - problem.pilot], axis=1
+        )
         self.copies = [
             both + _per_pair(step, dual) * dual
             for step, dual in zip(start.steps, start.duals, strict=True)
@@ -213,34 +225,31 @@ class _Batch:
         self.apart: list[Array] = []  # x less what is left of the copies
         self.previous: list[Array] = []  # what was left of them an iteration before
 
-    def _about_centres(self, x: Array) -> Array:
-        return array_namespace(x).stack([x, x - self.problem.pilot], axis=1)
-
     def iterate(self, n_iter: int) -> None:
         """Do one iteration; keeps what certificate and adaptation need."""
         xp, p = array_namespace(self.x), self.problem
         if self.apart:
             self._relax(n_iter)
         self.duals = []
-        total, of_balls, mean = 0.0, 0.0, 0.0
+        rates = [1.0 / step for step in self.steps]
+        total = sum(xp.sum(rate, axis=1) for rate in rates)
+        of_balls = sum(rate[:, 1] for rate in rates) / total
+        mean = spread_over(of_balls, p.pilot) * p.pilot
         for k, (copies, step) in enumerate(zip(self.copies, self.steps, strict=True)):
             radii = xp.stack(
                 [p.low_weight[:, k] * step[:, 0], p.low_radius[:, k]], axis=1
             )
             dual = _cut_off(copies, radii, p.modes[k])
-            rate = 1.0 / step
-            mean = mean + _weighted(rate, copies) - _weighted(2.0 * rate, dual)
-            total = total + xp.sum(rate, axis=1)
-            of_balls = of_balls + rate[:, 1]
+            share = rates[k] / total[:, None]
+            mean += _weighted(share, copies)
+            mean -= _weighted(2.0 * share, dual)
             self.duals.append(dual)
-        mean = mean / spread_over(total, mean)
-        mean = mean + spread_over(of_balls / total, mean) * p.pilot
         self.x = p.region.shrink(mean, p.sparse_weight / total)
-        both = self._about_centres(self.x)
         self.apart = []
         for copies, dual in zip(self.copies, self.duals, strict=True):
-            apart = both - copies
-            apart += dual
+            apart = dual - copies
+            apart += self.x[:, None, ...]
+            apart[:, 1, ...] -= p.pilot  # copies are about their centres
             self.apart.append(apart)
 
     def _relax(self, n_iter: int) -> None:
