@@ -3,7 +3,8 @@
 ``tune`` writes samples to zarr and tunes SLTR on them within a memory limit, in a
 process of its own whose peak is measured; ``gram`` compares the rate of the Gram pass
 with NumPy's matrix product; ``dask`` compares two worker processes with one;
-``plan`` prints the cost model beside measurements, and extrapolates it.
+``plan`` prints the cost model beside measurements, and extrapolates it; ``draws``
+compares refits out of core with those in memory on the tests' small problems.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from time import perf_counter
@@ -28,6 +29,7 @@ from sltr.ridge import cheapest_method
 from sltr.samples.mapped import lazy_samples
 from sltr.samples.stored import Budget
 from sltr.tuning.candidates import DEFAULT_REFINEMENTS
+from sltr.tuning.policy import DEFAULT
 
 SHAPE = (80, 80, 80)
 SEED = 0
@@ -355,6 +357,69 @@ def _extrapolate():
         )
 
 
+TRUTHS = ("one term", "three terms", "dense", "nothing", "sparse")
+# Parts of the memory limit that leave the draws' samples so much room.
+HOLDINGS = {"eight bits": 16, "four bits": 32, "not held": 10**9}
+
+
+def small_truth(rng, kind, shape=(12, 10, 6)):
+    """Return coefficients that different refits are good at."""
+    coef = np.zeros(shape)
+    if kind == "sparse":
+        coef.flat[rng.choice(coef.size, 8, replace=False)] = rng.normal(size=8)
+    elif kind == "dense":
+        coef = rng.normal(size=shape)
+    elif kind != "nothing":
+        for _ in range(3 if kind == "three terms" else 1):
+            factors = [rng.normal(size=p) * (rng.random(p) < 0.5) for p in shape]
+            coef = coef + np.einsum("i,j,k->ijk", *factors)
+    return coef
+
+
+def draws(options):
+    """Compare predictions of refits out of core with those of refits in memory."""
+    print(
+        f"{options.draws} draws each: within 2 % of SD(y), farthest; R² less memory's"
+    )
+    for kind in TRUTHS:
+        found = {name: [] for name in HOLDINGS}
+        for seed in range(options.draws):
+            rng = np.random.default_rng(seed)
+            coef = small_truth(rng, kind)
+            X = rng.normal(size=(460, *coef.shape)) + 3.0
+            y = X.reshape(460, -1) @ coef.ravel()
+            y = y + (0.3 * y.std() if y.std() > 0 else 1.0) * rng.normal(size=460)
+            path = options.folder / f"{kind}-{seed}.npy"
+            np.save(path, X[:160])
+            here = SLTRRegressorCV().fit(X[:160], y[:160])
+            expected, score = here.predict(X[160:]), here.score(X[160:], y[160:])
+            for name, share in HOLDINGS.items():
+                # Four times the samples: only the share keeps them in their file.
+                there = SLTRRegressorCV(memory_limit="3.6MB")
+                there._policy = replace(DEFAULT, held_share=share)
+                there.fit(Sliced(np.load(path, mmap_mode="r")), y[:160])
+                apart = np.sqrt(np.mean((there.predict(X[160:]) - expected) ** 2))
+                gain = there.score(X[160:], y[160:]) - score
+                found[name].append((apart / y[:160].std(), gain, there.n_passes_))
+        for name, rows in found.items():
+            apart, gain, passes = np.array(rows).T
+            print(
+                f"  {kind:12s} {name:10s} {(apart < 0.02).sum():3d}, {apart.max():.3f};"
+                f" mean {gain.mean():+.4f}, lowest {gain.min():+.3f};"
+                f" passes {passes.min():.0f} to {passes.max():.0f}"
+            )
+
+
+class Sliced:
+    """An array that is only sliced, as a file is."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+
 def _duration(seconds):
     for unit, length in (("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
@@ -398,8 +463,9 @@ def main():
         "part",
         nargs="?",
         default="gram",
-        choices=["tune", "gram", "dask", "plan", "child"],
+        choices=["tune", "gram", "dask", "plan", "draws", "child"],
     )
+    parser.add_argument("--draws", type=int, default=7)
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--limit", default="1GB")
     parser.add_argument("--folds", type=int, default=5)
@@ -417,6 +483,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         options.folder = Path(folder)
         parts = {"tune": tune, "gram": gram_rates, "dask": dask_times, "plan": plan}
+        parts["draws"] = draws
         parts[options.part](options)
 
 

@@ -13,7 +13,7 @@ from sltr.refine.factors import (
 from sltr.refine.lasso import _Loss, length_by_gram
 from sltr.refine.low_rank import Sweeps
 from sltr.refine.reweight import reweighted
-from sltr.refine.stored_sweeps import StoredSweeps
+from sltr.refine.stored_sweeps import BEST_STEPS, Packed, StoredSweeps
 from sltr.refine.subsets import Subsets, feature_variance
 from sltr.samples.stored import Budget, Stored
 
@@ -56,9 +56,9 @@ def test_sweeps_by_passes_are_those_in_memory(rng, shape, centred):
     there = StoredSweeps(design, *settings, shape, whole.order)
     many = starts(rng, shape)
     firsts = there.first_ridges(many)
-    lower = there.all_lower_ridges(firsts)
+    lower = [there.swept_on([(first.structure, 0.01)]) for first in firsts]
     # A block of all structures is one pass, and so are fitted values.
-    assert design.budget.read[0] == pytest.approx(2 * (4 * len(shape) + 1))
+    assert design.budget.read[0] == pytest.approx(3 * (4 * len(shape) + 1))
     for begun, first, others in zip(many, firsts, lower, strict=True):
         expected = here.first_ridge(begun)
         for one, other in zip(
@@ -89,6 +89,32 @@ def test_sliced_unfoldings_have_the_same_products(rng, shape, batch_entries):
             Sweeps(samples, *settings).first_ridge(begun) for samples in (sliced, whole)
         )
         np.testing.assert_allclose(one.coef(), other.coef(), atol=1e-10)
+
+
+@every_shape
+@pytest.mark.parametrize("bits", BEST_STEPS)
+def test_packed_samples_are_close_and_have_their_own_products(rng, shape, bits):
+    """What is kept of normal numbers is known; products are those of what is kept."""
+    X = 3.0 + 2.0 * rng.normal(size=(400, *shape))
+    flat = X.reshape(400, -1)
+    columns = np.stack([flat.mean(axis=0), flat.std(axis=0)])
+    whole = Unfoldings.of(X, np.ones(400))
+    design = stored(X)
+    packed = Packed.of(design, shape, bits, columns, whole.order, None)
+    assert design.budget.read[0] == pytest.approx(1.0)
+    kept = packed.spread(np.eye(400))
+    lost = np.mean((kept - flat) ** 2) / 4.0
+    # J. Max, Quantizing for minimum distortion (1960), table II: four bits.
+    expected = {8: 1e-4, 4: 0.01154}
+    assert lost < 1.1 * expected[bits]
+    assert bits == 8 or lost > 0.9 * expected[bits]
+    again = Unfoldings.of(kept.reshape(X.shape), np.ones(400))
+    for mode, size in enumerate(shape):
+        rows = rng.normal(size=(4, X[0].size // size))
+        expected_product = again.project(rows, mode)
+        np.testing.assert_allclose(packed.project(rows, mode), expected_product)
+    shares = rng.normal(size=(4, 400))
+    np.testing.assert_allclose(packed.spread(shares), again.spread(shares))
 
 
 @every_shape

@@ -65,7 +65,7 @@ def _searched(X, y, kind, baseline, policy):
     start = low_rank_start(single, folds.training, seeds, {})
     base = Candidate(10.0, 0.3, 0.3)
     found = low_rank_rows(single, folds, start.first_step, kind, base, losses)
-    return folds, found[0]
+    return folds, found.rows
 
 
 def ranks_tried(*args, **kwargs):

@@ -311,6 +311,7 @@ class CPStep(RankStep):
     """
 
     leading: Sequence[CP]  # the leading terms of each seed
+    start: CP  # the one of its starts that knows the loss's gradient
 
     @staticmethod
     def first(problem: Sweeps, seeds: Sequence[Array], largest_rank: int) -> CPStep:
@@ -322,7 +323,7 @@ class CPStep(RankStep):
         order = problem.visits(len(seeds[0].shape) - 1)
         terms = parted(CP.start(xp.concat(tensors, axis=0), order), len(tensors))
         swept = problem.first_ridge(terms)
-        return CPStep(problem, seeds, largest_rank, 1, (swept,), terms[1:])
+        return CPStep(problem, seeds, largest_rank, 1, (swept,), terms[1:], terms[0])
 
     def next_rank(self) -> CPStep | None:
         """Refit by one more outer product; None after the largest rank."""
@@ -346,7 +347,8 @@ class CPStep(RankStep):
             start.with_terms(new) for start, new in zip(starts, terms, strict=True)
         ]
         swept = self.problem.first_ridge(grown)
-        return replace(self, rank=self.rank + 1, swept=(swept,), leading=grown[1:])
+        rank, (start, *leading) = self.rank + 1, grown
+        return replace(self, rank=rank, swept=(swept,), leading=leading, start=start)
 
 
 @dataclass(frozen=True, eq=False)

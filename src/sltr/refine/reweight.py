@@ -213,7 +213,7 @@ class _Problem:
         flat, weight = xp.reshape(rows, (-1, n_entries)), self.subsets.weight
         if is_lazy(self.X):  # each item has one response
             rowwise = [weight.T, shift[:, 0, :].T, basis]
-            products, sums = self.X.reduce_rows(_normal_part, _added, rowwise, [flat])
+            products, sums = self.X.reduce_rows(_normal_part, added, rowwise, [flat])
             sums = sums[:, None, :]
         else:
             fitted = xp.matrix_transpose(self.X @ xp.matrix_transpose(flat))
@@ -233,8 +233,10 @@ def _normal_part(
     return rows @ X, rows @ basis
 
 
-def _added(one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, ...]:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
+def added(one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, ...]:
+    """Add the arrays of another block to those of one."""
+    # In place: some are as large as memory allows.
+    return tuple(np.add(a, b, out=a) for a, b in zip(one, other, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +247,8 @@ class Facts:
     cross: Array  # (B, P), Aᵀy
     variance: Array  # (B,), `feature_variance`
     covariances: list[Array]  # (B, p_m, p_m) of each mode's rows, of trace one
+    # Of all samples, where these stay: means and deviations of the entries, (2, P).
+    columns: Any = None
 
 
 def facts_of(
@@ -254,6 +258,7 @@ def facts_of(
 
     Of several responses in a tensor all but `cross` are those of the first.
     """
+    columns = None
     if not is_lazy(X):
         cross = subsets.cross(X)
         subsets = subsets.take(list(range(0, subsets.y.shape[0], n_responses)))
@@ -262,33 +267,39 @@ def facts_of(
         variance = feature_variance(X, subsets)
     else:
         share = subsets.centring.share
-        both = [share.reshape(-1, X.shape[0]), subsets.weight * subsets.target]
-        rowwise = [np.concatenate(both).T, subsets.weight.T]
-        squares, products, *seconds = X.reduce_rows(
+        each = np.full_like(subsets.weight[:1], 1.0 / X.shape[0])
+        rows = [share.reshape(-1, X.shape[0]), subsets.weight * subsets.target, each]
+        rowwise = [np.concatenate(rows).T, subsets.weight.T]
+        squares, products, energy, *seconds = X.reduce_rows(
             _sums_of_block, _merged_sums, rowwise, [shape]
         )
-        n_removed = len(both[0])
-        removed = products[:n_removed].reshape(*share.shape[:2], X.shape[1])
-        cross = products[n_removed:]
+        removed = products[: len(rows[0])].reshape(*share.shape[:2], X.shape[1])
+        cross, mean = products[len(rows[0]) : -1], products[-1]
+        variances = np.maximum(energy / X.shape[0] - mean**2, 0.0)
+        columns = np.stack([mean, np.sqrt(variances)])
         variance = mean_variance(squares, removed, subsets)
     covariances = [
         _covariance(second, subsets, removed, shape, mode)
         for mode, second in enumerate(seconds)
     ]
-    return Facts(removed, cross, variance, covariances)
+    return Facts(removed, cross, variance, covariances, columns)
 
 
 def _sums_of_block(
     X: Array, combined: Array, weight: Array, shape: tuple[int, ...]
 ) -> tuple[Array, ...]:
-    """Return a block's squared lengths (R,), combinations, moments of each mode."""
+    """Return a block's squared lengths (R,), combinations, and moments.
+
+    Those of each entry, then of each mode.
+    """
     products = combined.T.astype(X.dtype, copy=False) @ X
-    squares = np.einsum("np,np->n", X, X)  # without a second block
-    return squares, products, *_mode_seconds(X, weight.T, shape)
+    # Without a second block.
+    squares, energy = np.einsum("np,np->n", X, X), np.einsum("np,np->p", X, X)
+    return squares, products, energy, *_mode_seconds(X, weight.T, shape)
 
 
 def _merged_sums(one: Sequence[Array], other: Sequence[Array]) -> tuple[Array, ...]:
-    return np.concatenate([one[0], other[0]]), *_added(one[1:], other[1:])
+    return np.concatenate([one[0], other[0]]), *added(one[1:], other[1:])
 
 
 def _mode_seconds(X: Array, weight: Array, shape: tuple[int, ...]) -> list[Array]:
@@ -298,7 +309,8 @@ def _mode_seconds(X: Array, weight: Array, shape: tuple[int, ...]) -> list[Array
     found = []
     for mode, size in enumerate(shape):
         second: Any = 0.0
-        for part in row_ranges(X.shape[0], max(1, BLOCK_ENTRIES // size**2)):
+        # A few samples at a time, since unfolding copies them.
+        for part in row_ranges(X.shape[0], BLOCK_ENTRIES // max(size**2, X.shape[1])):
             rows = unfold(tensors[part, ...], mode)
             squares = xp.reshape(rows @ xp.matrix_transpose(rows), (-1, size**2))
             sums = weight[:, part] @ squares

@@ -19,8 +19,12 @@ from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import flatten, unfold
 from sltr.refine.factors import CP, Shape, Structure, Tucker, joined, take
 from sltr.refine.low_rank import Sweeps, Swept
+from sltr.refine.reweight import added
 from sltr.refine.subsets import Subsets
 from sltr.samples.samples import BLOCK_ENTRIES
+
+# Of normal numbers these steps, in standard deviations, keep most (J. Max, 1960).
+BEST_STEPS = {8: 0.031, 4: 0.335}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,63 +36,57 @@ class StoredSweeps(Sweeps):
 
     def first_ridges(self, many: Sequence[Sequence[Structure]]) -> list[Swept]:
         """Do what `Sweeps` does; losses of starts are known without a pass."""
-        ridge, structures = self.ridges[0], [joined(starts) for starts in many]
-        n_sweeps, n_starts = self.n_sweeps, len(many[0])
-        if n_starts > 1:
-            runs, n_sweeps = [ridge] * n_starts, n_sweeps - self.n_starting_sweeps
-            structures = [
-                take(structure, self._least(structure, loss))
-                for structure, loss in self._losses(
-                    structures, runs, self.n_starting_sweeps
-                )
-            ]
-        return [
-            Swept(ridge, *one) for one in self._swept(structures, [ridge], n_sweeps)
-        ]
+        ridge, n_sweeps = self.ridges[0], self.n_sweeps
+        best = [starts[0] for starts in many]
+        if max(map(len, many)) > 1:
+            starts = [(one, ridge) for some in many for one in some]
+            found = iter(self._losses(starts, self.n_starting_sweeps))
+            best = [self._least([next(found) for _ in some]) for some in many]
+            n_sweeps -= self.n_starting_sweeps
+        return self.swept_on([(one, ridge) for one in best], n_sweeps)
 
-    def _least(self, structure: Structure, loss: np.ndarray) -> np.ndarray:
-        """Return the index of each item's start of the least objective, (B,)."""
-        coef = flatten(structure.coef())
-        squares = np.einsum("bp,bp->b", coef, coef).reshape(-1, len(self.variance))
-        objective = (
-            loss.reshape(squares.shape) + self.ridges[0] * self._penalty * squares
-        )
-        return self._items + len(self.variance) * np.argmin(objective, axis=0)
+    def swept_on(
+        self, pairs: Sequence[tuple[Structure, float]], n_sweeps: int | None = None
+    ) -> list[Swept]:
+        """Sweep structures, each under its ridge, and find what they predict."""
+        if not pairs:
+            return []
+        now = self._losses(pairs, self.n_sweeps if n_sweeps is None else n_sweeps)
+        structures, ridges = [one for one, _ in now], [ridge for _, ridge in pairs]
+        found = zip(ridges, structures, self._fitted(structures), strict=True)
+        return [Swept(r, one, self.subsets.centred(values)) for r, one, values in found]
 
-    def _swept(
-        self, structures: Sequence[Structure], ridges: Sequence[float], n_sweeps: int
-    ) -> list[tuple[Structure, np.ndarray]]:
-        now = [one for one, _ in self._losses(structures, ridges, n_sweeps)]
-        subsets = self._runs(len(ridges))
-        return [
-            (structure, subsets.centred(values))
-            for structure, values in zip(now, self._fitted(now), strict=True)
-        ]
-
-    def _runs(self, n_runs: int) -> Subsets:
-        return self.subsets.take(list(range(len(self.variance))) * n_runs)
+    def _least(self, starts: Sequence[tuple[Structure, np.ndarray]]) -> Structure:
+        """Return each item's start of the least objective, given their losses (B,)."""
+        objectives = []
+        for structure, loss in starts:
+            coef = flatten(structure.coef())
+            squares = np.einsum("bp,bp->b", coef, coef)
+            objectives.append(loss + self.ridges[0] * self._penalty * squares)
+        best = np.argmin(objectives, axis=0)
+        together = joined([structure for structure, _ in starts])
+        return take(together, self._items + len(self.variance) * best)
 
     def _losses(
-        self, structures: Sequence[Structure], ridges: Sequence[float], n_sweeps: int
+        self, pairs: Sequence[tuple[Structure, float]], n_sweeps: int
     ) -> list[tuple[Structure, np.ndarray]]:
         """Return structures after some sweeps, and their squared errors (B,)."""
-        subsets = self._runs(len(ridges))
-        penalty = np.concatenate([ridge * self._penalty for ridge in ridges])
-        found = [(one, penalty) for one in structures]
+        penalties = [ridge * self._penalty for _, ridge in pairs]
+        found = [(structure, self._penalty) for structure, _ in pairs]
         for _ in range(n_sweeps):
-            found = self._swept_once([one for one, _ in found], subsets, penalty)
+            found = self._swept_once([one for one, _ in found], penalties)
         return found
 
     def _swept_once(
-        self, structures: Sequence[Structure], subsets: Subsets, penalty: np.ndarray
+        self, structures: Sequence[Structure], penalties: Sequence[np.ndarray]
     ) -> list[tuple[Structure, np.ndarray]]:
         """Solve for every block of all structures once: a pass for each mode."""
-        now, losses = list(structures), []
+        now, losses, subsets = list(structures), [], self.subsets
         *modes, last = self.order
         for mode in modes:
             loadings = [one.loadings(mode) for one in now]
             for k, seen in enumerate(self._moments(loadings, mode)):
-                now[k], _ = _solved(now[k], mode, seen, subsets, penalty)
+                now[k], _ = _solved(now[k], mode, seen, subsets, penalties[k])
         loadings = [
             one.loadings(last) if isinstance(one, CP) else one.other_factors(last)
             for one in now
@@ -98,10 +96,10 @@ class StoredSweeps(Sweeps):
             if isinstance(one, Tucker):
                 # The last factor and the core see the samples through the same others.
                 rows = seen.in_rows(one.rows(last))
-                one, _ = _solved(one, last, rows, subsets, penalty)
+                one, _ = _solved(one, last, rows, subsets, penalties[k])
                 seen = seen.in_columns(one.factors[last]).with_last(last, one.rank)
                 index = len(self.shape)
-            now[k], loss = _solved(one, index, seen, subsets, penalty)
+            now[k], loss = _solved(one, index, seen, subsets, penalties[k])
             losses.append(loss)
         return list(zip(now, losses, strict=True))
 
@@ -112,7 +110,7 @@ class StoredSweeps(Sweeps):
         sizes = [(len(one), one.shape[2]) for one in loadings]
         rows = [np.swapaxes(one, 1, 2).reshape(-1, one.shape[1]) for one in loadings]
         constants = [np.concatenate(rows), self.shape, mode, sizes]
-        found = self.samples.reduce_rows(moments_of_block, _added, rowwise, constants)
+        found = self.samples.reduce_rows(moments_of_block, added, rowwise, constants)
         for k, (_, n_columns) in enumerate(sizes):
             yield _Moments(n_columns, *found[3 * k : 3 * k + 3])
 
@@ -224,18 +222,17 @@ def moments_of_block(
     """Return moments of all structures, of a block of samples (R, P).
 
     Weights and targets are (R, B), shares (R, B, b); rows are (k, P / p_m), so many
-    items and columns of each structure, whose items are runs of the B.
+    columns of the items of each structure.
     """
     seen = _projected(X, rows, shape, mode)  # (k, p, R)
     ends, found = accumulate(items * columns for items, columns in sizes), []
     for end, (n_items, n_columns) in zip(ends, sizes, strict=True):
         design = seen[end - n_items * n_columns : end].reshape(n_items, -1, len(X))
-        runs = np.arange(n_items) % weight.shape[1]
-        weighted = design * weight.T[runs, None, :]
+        weighted = design * weight.T[:, None, :]
         found += [
             weighted @ np.swapaxes(design, 1, 2),
-            (weighted @ target.T[runs, :, None])[:, :, 0],
-            design @ share.transpose(1, 0, 2)[runs],
+            (weighted @ target.T[:, :, None])[:, :, 0],
+            design @ share.transpose(1, 0, 2),
         ]
     return found
 
@@ -266,6 +263,82 @@ def _projected(X: np.ndarray, rows: np.ndarray, shape: Shape, mode: int) -> np.n
     return found
 
 
-def _added(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> list[np.ndarray]:
-    # New arrays: a cluster may need the old ones again.
-    return [a + b for a, b in zip(one, other, strict=True)]
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Samples in memory, with few bits for an entry: what rough sweeps see.
+
+    An entry is its column's mean and a whole number of steps. So many bits may be lost
+    that fits to them are only starts of fits to the samples.
+    """
+
+    codes: np.ndarray  # (n, P·bits / 8) bytes, each of several entries
+    bits: int
+    mean: np.ndarray  # (P,)
+    step: np.ndarray  # (P,)
+    shape: Shape  # of a sample
+    order: tuple[int, ...]  # in which modes are visited
+    batch_entries: int | None  # how many numbers designs may have
+
+    @staticmethod
+    def of(
+        X: Any,
+        shape: Shape,
+        bits: int,
+        columns: np.ndarray,
+        order: tuple[int, ...],
+        batch_entries: int | None,
+    ) -> Packed:
+        """Pack samples that stay where they are: a pass.
+
+        `columns` are the means and the deviations of their entries, (2, P).
+        """
+        mean, deviation = columns
+        step = BEST_STEPS[bits] * np.where(deviation > 0, deviation, 1.0)
+        step = step.astype(X.dtype)
+        width = -(-X.shape[1] * bits // 8)
+        codes = X.collected(packed_block, [mean, step, bits], width, np.uint8)
+        return Packed(codes, bits, mean, step, shape, order, batch_entries)
+
+    def project(self, rows: np.ndarray, mode: int) -> np.ndarray:
+        """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
+        n_samples = len(self.codes)
+        found = np.empty((len(rows), self.shape[mode], n_samples), rows.dtype)
+        for part, X in self._blocks():
+            found[:, :, part] = _projected(X, rows, self.shape, mode)
+        return found.reshape(len(rows), -1)
+
+    def spread(self, residual: np.ndarray) -> np.ndarray:
+        """Return combinations (B, P) of the samples, with shares (B, n)."""
+        total = np.zeros((len(residual), len(self.mean)), residual.dtype)
+        for part, X in self._blocks():
+            total += residual[:, part] @ X
+        return total
+
+    def _blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield a few samples at a time, unpacked."""
+        n_entries, per_byte = len(self.mean), 8 // self.bits
+        # What each byte stands for: its entries, in steps.
+        shifts = self.bits * np.arange(per_byte)
+        numbers = (np.arange(256)[:, None] >> shifts) & (2**self.bits - 1)
+        values = (numbers - (2**self.bits - 1) / 2).astype(self.step.dtype)
+        for part in row_ranges(len(self.codes), BLOCK_ENTRIES // n_entries):
+            X = values[self.codes[part]].reshape(part.stop - part.start, -1)
+            X = X[:, :n_entries]
+            X *= self.step
+            X += self.mean
+            yield part, X
+
+
+def packed_block(
+    X: np.ndarray, mean: np.ndarray, step: np.ndarray, bits: int
+) -> np.ndarray:
+    """Return a block of samples (R, P) with so few bits for an entry."""
+    most, per_byte = 2**bits - 1, 8 // bits
+    packed = np.zeros((len(X), -(-X.shape[1] // per_byte)), np.uint8)
+    for k, row in enumerate(X):
+        numbers = np.clip(np.rint((row - mean) / step + most / 2), 0, most)
+        numbers = numbers.astype(np.uint8)
+        for place in range(per_byte):
+            some = numbers[place::per_byte]
+            packed[k, : len(some)] |= some << (bits * place)
+    return packed

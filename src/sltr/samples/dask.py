@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
@@ -75,6 +76,8 @@ def merged(parts: Sequence[Any], merge: Callable) -> Any:
 
 
 def _merge_all(merge: Callable, first: Any, *others: Any) -> Any:
+    # Merging may change it, and Dask may need it again.
+    first = deepcopy(first) if others else first
     for other in others:
         first = merge(first, other)
     return first

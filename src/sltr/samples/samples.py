@@ -74,7 +74,10 @@ class Design(Protocol):
         rowwise: Sequence[Array],
         constants: Sequence = (),
     ) -> Any:
-        """Return what `map_rows` yields, merged over all blocks."""
+        """Return what `map_rows` yields, merged over all blocks.
+
+        `merge` may change and return its first argument.
+        """
         return reduce(merge, self.map_rows(function, rowwise, constants))
 
 
@@ -83,6 +86,17 @@ class InPlace(Design):
 
     They also know the shape of a sample, and the `Budget` of a pass over them.
     """
+
+    def collected(
+        self, function: Callable, constants: Sequence, width: int, dtype: Any
+    ) -> np.ndarray:
+        """Return what `map_rows` yields, rows (R, width), one below another."""
+        # Filled as they come: a list of all would be in memory twice.
+        found, first = np.empty((self.shape[0], width), dtype), 0
+        for rows in self.map_rows(function, [], constants):
+            found[first : first + len(rows)] = rows
+            first += len(rows)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

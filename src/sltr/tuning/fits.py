@@ -285,6 +285,14 @@ class LowRankStart:
         step = CPStep if kind == "cp" else TuckerStep
         return step.first(self.problem, self.seeds, largest)
 
+    def cp_steps(self, largest: int) -> Iterator[CPStep]:
+        """Yield the refits of all CP ranks up to the largest, under all ridges."""
+        step = CPStep.first(self.problem, self.seeds, largest) if largest else None
+        while step is not None:
+            step = step.with_lower_ridges()
+            yield step
+            step = step.next_rank()
+
     def tucker_step(self, rank: tuple[int, ...]) -> TuckerStep:
         """Return the refit of one Tucker rank under the first ridge."""
         return TuckerStep.of_rank(self.problem, self.seeds, max(rank), rank)
@@ -409,13 +417,10 @@ def given_low_rank(
             if (step.rank, swept.ridge) in tucker:
                 yield tucker[step.rank, swept.ridge], swept
     largest = max((int(rank) for rank, _ in cp if isinstance(rank, int)), default=0)
-    step = start.first_step("cp", largest) if cp else None
-    while step is not None:
-        step = step.with_lower_ridges()
+    for step in start.cp_steps(largest):
         for swept in step.swept:
             if (step.rank, swept.ridge) in cp:
                 yield cp[step.rank, swept.ridge], swept
-        step = step.next_rank()
 
 
 def items_of(task: Task, training: Array) -> Subsets:

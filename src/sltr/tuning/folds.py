@@ -397,9 +397,12 @@ class Folds:
         return not close_to(0, pair, np.concatenate(self.weights), errors=errors)[1]
 
     def of_fitted(self, fitted: Array) -> list[np.ndarray]:
-        """Return each fold's predictions (n_rows, K) from all F · K fitted values."""
+        """Return each fold's predictions (n_rows, K) from all F · K fitted values.
+
+        Those of all samples may follow.
+        """
         values = to_numpy(fitted)
-        values = values.reshape(len(self.rows), -1, values.shape[-1])
+        values = values.reshape(-1, self.targets[0].shape[1], values.shape[-1])
         return [
             self.held_out(f, values[f][:, self.seen(f)].T, axis=1)
             for f in range(len(self.rows))

@@ -23,7 +23,8 @@ from sltr.arrays import (
     to_numpy,
     to_python,
 )
-from sltr.refine.factors import Structure
+from sltr.refine.factors import CP, Structure
+from sltr.refine.low_rank import CPStep
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_rows, lasso_fits, plain_fits
 from sltr.tuning.folds import Folds
@@ -336,6 +337,16 @@ def shares_nonzero(coefs: Array) -> list[float]:
     return to_python(xp.mean(xp.astype(coefs != 0, coefs.dtype), axis=(1, 2)))
 
 
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """What low-rank refits of one kind predict, and the tensors found on the folds."""
+
+    rows: list[Row]
+    structures: dict[Candidate, Structure]
+    # By rank, in the order of trial: what CP has grown from the rank before.
+    starts: dict[Any, CP | None]
+
+
 def low_rank_rows(
     task: Task,
     folds: Folds,
@@ -343,17 +354,15 @@ def low_rank_rows(
     kind: str,
     base: Candidate,
     baseline: np.ndarray | None,
-    patience: int | None = None,
-) -> tuple[list[Row], dict[Candidate, Structure]]:
+) -> Ranks:
     """Return what one kind of low-rank refit predicts, rank after rank.
 
-    With the predictions come the CP or Tucker tensors that were found on the folds.
     `first_step` is given the kind and its largest rank, and returns its first
-    `RankStep`, if there is one. It ends after `patience` ranks in a row, by default the
-    policy's, that gain no more than one standard error. The first rank counts as a gain
-    unless it is clearly worse than the mean of the responses. It also ends when the
-    same gain at each remaining rank would not reach the baseline, the best candidate
-    of another kind.
+    `RankStep`, if there is one. It ends after `Policy.patience` ranks in a row that
+    gain no more than one standard error. The first rank counts as a gain unless it is
+    clearly worse than the mean of the responses. It also ends when the same gain at
+    each remaining rank would not reach the baseline, the best candidate of another
+    kind.
     """
     shape, policy = (*task.samples.shape, *task.shared), task.policy
     null = folds.null_losses
@@ -361,10 +370,11 @@ def low_rank_rows(
     best, best_first, n_idle = null, null, 0
     rows: list[Row] = []
     structures: dict[Candidate, Structure] = {}
-    if patience is None:
-        patience = policy.patience(kind, shape)
+    starts: dict[Any, CP | None] = {}
+    patience = policy.patience(kind, shape)
     step = first_step(kind, policy.largest_rank(kind, shape))
     while step is not None:
+        starts[step.rank] = step.start if isinstance(step, CPStep) else None
         first = folds.losses(folds.of_fitted(step.swept[0].fitted))
         if not folds.is_better(best_first, first, errors=policy.worse_by):
             step = step.with_lower_ridges()
@@ -394,7 +404,7 @@ def low_rank_rows(
             if n_idle == patience:
                 break
         step = step.next_rank()
-    return rows, structures
+    return Ranks(rows, structures, starts)
 
 
 def _ranks_remaining(

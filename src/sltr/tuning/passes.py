@@ -29,7 +29,7 @@ from sltr.refine.factors import (
 from sltr.refine.lasso import LARGE, length_by_gram
 from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
 from sltr.refine.reweight import MAX_PASSES, Facts, facts_of
-from sltr.refine.stored_sweeps import StoredSweeps
+from sltr.refine.stored_sweeps import BEST_STEPS, Packed, StoredSweeps
 from sltr.ridge import GramRidge
 from sltr.samples.samples import is_lazy
 from sltr.samples.stored import Budget
@@ -50,8 +50,8 @@ from sltr.tuning.task import Task, ridge_pilots
 # Arrays of the size of a coefficient that reweighting holds for each subset and
 # response: the facts, conjugate gradients, and the steps that are kept.
 ARRAYS_OF_AN_ITEM = 16
-# What low-rank refits start from: estimates, and these reweighted.
-STARTS = 2
+# What low-rank refits start from: estimates, these reweighted, and rough refits.
+STARTS = 3
 # Rounds in which columns join the Lasso, two passes for each but the last, and how
 # many there are at first for each sample.
 LASSO_ROUNDS, COLUMNS_PER_SAMPLE = 3, 4
@@ -69,6 +69,9 @@ def lacking_room(X: Any, n_items: int, policy: Policy) -> int | None:
     seen = 4 * n_items * STARTS * max(X.sample_shape) ** 2
     needed = max(2 * state, policy.sweep_share * seen)
     return needed if needed > X.budget.limit else None
+
+
+Form = tuple[str, Any]  # a kind and a rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +101,7 @@ class StoredRefits:
         own, shape = task.for_refits(task.policy.precision), task.samples.shape
         X, budget = own.samples.X, task.samples.X.budget
         if prod(X.shape) * X.dtype.itemsize <= budget.limit // task.policy.held_share:
-            held = np.concatenate(list(X.map_rows(np.asarray, []))).reshape(-1, *shape)
+            held = X.collected(np.asarray, [], X.shape[1], X.dtype).reshape(-1, *shape)
             own = replace(own, samples=replace(own.samples, X=held))
         else:
             own = replace(own, policy=task.policy.for_stored(len(shape)))
@@ -152,67 +155,87 @@ class StoredRefits:
         self, seeds: Sequence[Array], subsets: slice, more_ridges: Sequence[float] = ()
     ) -> LowRankStart:
         """Prepare low-rank refits of samples in memory, on some of the subsets."""
-        policy, shape, k = (
-            self.task.policy,
-            self.task.samples.shape,
-            self.task.Y.shape[1],
-        )
-        room = self.budget.limit // (policy.sweep_share * self.task.Y.dtype.itemsize)
+        X = self.task.samples.X
+        samples = SlicedUnfoldings(X, self.order, self._room_for_designs())
+        return self._low_rank_start(samples, seeds, subsets, more_ridges)
+
+    def _room_for_designs(self) -> int:
+        """Return how many numbers designs may have."""
+        share, itemsize = self.task.policy.sweep_share, self.task.Y.dtype.itemsize
+        return self.budget.limit // (share * itemsize)
+
+    def _low_rank_start(
+        self,
+        samples: SlicedUnfoldings | Packed,
+        seeds: Sequence[Array],
+        subsets: slice,
+        more_ridges: Sequence[float] = (),
+    ) -> LowRankStart:
+        task, policy, k = self.task, self.task.policy, self.task.Y.shape[1]
         problem = Sweeps(
-            SlicedUnfoldings(self.task.samples.X, self.order, room),
-            items_of(self.task, self.training[subsets, ...]),
+            samples,
+            items_of(task, self.training[subsets, ...]),
             self.facts.variance[subsets.start * k : subsets.stop * k],
             tuple(dict.fromkeys([*policy.ridges, *more_ridges])),
             policy.sweeps,
             policy.starting_sweeps,
         )
+        shape = task.samples.shape
         return LowRankStart(problem, [s[subsets].reshape(-1, *shape) for s in seeds])
+
+    def rough_start(self, seeds: Sequence[Array], packed: Packed) -> LowRankStart:
+        """Prepare low-rank refits of samples in few bits, on all subsets."""
+        return self._low_rank_start(packed, seeds, slice(0, len(self.training)))
+
+    def packed(self) -> Packed | None:
+        """Return the samples in as many bits as memory holds, or None: a pass."""
+        X, policy = self.task.samples.flat, self.task.policy
+        room = self.budget.limit // policy.held_share
+        for bits in BEST_STEPS:
+            if prod(X.shape) * bits // 8 <= room:
+                shape, own = self.task.samples.shape, self._room_for_designs()
+                columns = self.facts.columns
+                return Packed.of(X, shape, bits, columns, self.order, own)
+        return None
 
     def low_rank(
         self,
-        forms: Sequence[tuple[str, Any]],
+        starts: Mapping[Form, CP | None],
         seeds: Sequence[Array],
-        *,
-        ridges: Sequence[float] = (),
-        keep: Callable[[list[Ranked]], list[Ranked]] | None = None,
+        lower: Callable[[list[Ranked]], Sequence[tuple[Ranked, float]]],
     ) -> list[Ranked]:
         """Refit by all forms (a kind and a rank) at once.
 
-        All are swept under the first ridge; those that `keep` returns go on under the
-        lower ones.
+        They start from seeds, and from what else is known. All are swept under the
+        first ridge; then those that `lower` returns, each under a lower ridge.
         """
-        if not forms:
-            return []
         policy, shape = self.task.policy, self.task.samples.shape
         problem = StoredSweeps(
             self.task.samples.flat,
             items_of(self.task, self.training),
             self.facts.variance,
-            tuple(dict.fromkeys([*policy.ridges, *ridges])),
+            policy.ridges,
             policy.sweeps,
             policy.starting_sweeps,
             shape,
             self.order,
         )
         flat = [seed.reshape(-1, *shape) for seed in seeds]
-        starts = [
-            [_start(kind, rank, seed, self.order) for seed in flat]
-            for kind, rank in forms
+        begun = [
+            [*([one] if one else []), *(_start(*form, s, self.order) for s in flat)]
+            for form, one in starts.items()
         ]
-        firsts = problem.first_ridges(starts)
-        found = [
-            Ranked(kind, rank, (first,))
-            for (kind, rank), first in zip(forms, firsts, strict=True)
+        firsts = zip(starts, problem.first_ridges(begun), strict=True)
+        found = [Ranked(kind, rank, (first,)) for (kind, rank), first in firsts]
+        pairs = lower(found)
+        swept = problem.swept_on([(one.swept[0].structure, r) for one, r in pairs])
+        more: dict[Form, list[Swept]] = {}
+        for (one, _), values in zip(pairs, swept, strict=True):
+            more.setdefault((one.kind, one.rank), []).append(values)
+        return [
+            replace(one, swept=(*one.swept, *more.get((one.kind, one.rank), ())))
+            for one in found
         ]
-        kept = found if keep is None else keep(found)
-        if not kept:
-            return found
-        lower = problem.all_lower_ridges([one.swept[0] for one in kept])
-        whole = {
-            (one.kind, one.rank): replace(one, swept=(*one.swept, *more))
-            for one, more in zip(kept, lower, strict=True)
-        }
-        return [whole.get((one.kind, one.rank), one) for one in found]
 
     def answer(self, structure: Structure) -> Answer:
         """Return what gives a structure's coefficients on some subsets."""
@@ -293,8 +316,8 @@ class StoredRefits:
         return self._read(chosen)
 
     def _read(self, chosen: np.ndarray) -> Columns:
-        blocks = self.task.samples.flat.map_rows(_columns_of, [], [chosen])
-        return Columns(chosen, np.concatenate(list(blocks)))
+        X = self.task.samples.flat
+        return Columns(chosen, X.collected(_columns_of, [chosen], len(chosen), X.dtype))
 
     def _missing(
         self,
@@ -355,29 +378,21 @@ class Ranked:
     swept: tuple[Swept, ...]
 
 
-Form = tuple[str, Any]  # a kind and a rank
-
-
 def all_forms(
     refits: StoredRefits, kinds: Sequence[str], seeds: Sequence[Array]
-) -> list[Form]:
-    """Return the kinds and ranks to try, from low to high.
+) -> dict[Form, None]:
+    """Return the kinds and ranks to try if nothing is known of them.
 
     Tucker ranks rise where the seeds' singular values are largest.
     """
     policy, shape = refits.task.policy, refits.task.samples.shape
-    by_kind: dict[str, list] = {}
+    found: list[Form] = []
     if "cp" in kinds:
-        by_kind["cp"] = list(range(1, policy.largest_rank("cp", shape) + 1))
+        found += [("cp", r + 1) for r in range(policy.largest_rank("cp", shape))]
     if "tucker" in kinds:
         ranks = _tucker_ranks(seeds[-1].reshape(-1, *shape), policy)
-        by_kind["tucker"] = ranks
-    return [
-        (kind, ranks[i])
-        for i in range(max(map(len, by_kind.values()), default=0))
-        for kind, ranks in by_kind.items()
-        if i < len(ranks)
-    ]
+        found += [("tucker", rank) for rank in ranks]
+    return dict.fromkeys(found)
 
 
 def forms_with_room(refits: StoredRefits, forms: Sequence[Form]) -> list[Form]:
@@ -513,7 +528,6 @@ def given_refits(
         found |= {c: steps[c.steps] for c in started if c.refine == "reweight"}
     low_rank = [c for c in started if c.refine != "reweight"]
     if low_rank:
-        forms = list(dict.fromkeys((str(c.refine), c.rank) for c in low_rank))
         ridges = [c.ridge for c in low_rank if c.ridge is not None]
         seeds = seeds_of(refits, steps)
         ranked: list[Ranked] = []
@@ -522,7 +536,7 @@ def given_refits(
             for c, swept in given_low_rank(begun, low_rank):
                 found[c] = refits.answer(swept.structure)(everyone)
         else:
-            ranked = refits.low_rank(forms, seeds, ridges=ridges)
+            ranked = _given_stored(refits, low_rank, seeds)
         for one in ranked:
             for swept in one.swept:
                 for c in low_rank:
@@ -538,6 +552,30 @@ def given_refits(
         for c in sparse:
             found[c] = refits.sparse_answer(fits[c], columns)(everyone)
     return {c: xp.astype(coef, task.Y.dtype) for c, coef in found.items()}
+
+
+def _given_stored(
+    refits: StoredRefits, candidates: Sequence[Candidate], seeds: Sequence[Array]
+) -> list[Ranked]:
+    """Return given low-rank refits by passes; CP ranks have grown on rough samples."""
+    starts: dict[Form, CP | None] = {(str(c.refine), c.rank): None for c in candidates}
+    largest = max([int(c.rank) for c in candidates if isinstance(c.rank, int)] or [0])
+    packed = refits.packed() if largest else None
+    if packed is not None:
+        for step in refits.rough_start(seeds, packed).cp_steps(largest):
+            if ("cp", step.rank) in starts:
+                starts["cp", step.rank] = step.start
+
+    def lower(found: list[Ranked]) -> list[tuple[Ranked, float]]:
+        return [
+            (one, c.ridge)
+            for one in found
+            for c in candidates
+            if (c.refine, c.rank) == (one.kind, one.rank)
+            and c.ridge not in (None, one.swept[0].ridge)
+        ]
+
+    return refits.low_rank(starts, seeds, lower)
 
 
 def seeds_of(refits: StoredRefits, steps: Mapping[int, Array]) -> list[Array]:

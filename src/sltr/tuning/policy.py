@@ -101,7 +101,7 @@ class Policy:
     # For samples that are held in the precision of refits, for what sweeps see of
     # them, and for columns of the Lasso.
     held_share: int = 2
-    sweep_share: int = 8
+    sweep_share: int = 4
     column_share: int = 8
 
     def __post_init__(self):

@@ -313,10 +313,10 @@ def _with_refits(
             (low_rank_rows, task, folds, start.first_step, kind, grid.start, baseline)
             for kind in low_rank
         ]
-        for rows, structures in stages.run(jobs):
+        for ranks in stages.run(jobs):
             answers = {
                 candidate: known_structure(task, structure, len(folds.rows))
-                for candidate, structure in structures.items()
+                for candidate, structure in ranks.structures.items()
             }
-            held = held.with_rows(rows).with_answers(answers)
+            held = held.with_rows(ranks.rows).with_answers(answers)
     return held

@@ -19,6 +19,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from sltr.arrays import Array, array_namespace
 from sltr.core.estimate import independent_pilots
+from sltr.refine.factors import CP
 from sltr.refine.low_rank import Swept
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_tensors, grid_fits
@@ -26,6 +27,7 @@ from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import (
     HeldOut,
     Part,
+    Ranks,
     Row,
     coef_rows,
     low_rank_rows,
@@ -36,6 +38,7 @@ from sltr.tuning.held_out import (
 from sltr.tuning.passes import (
     LASSO_ROUNDS,
     Columns,
+    Form,
     HeldRanks,
     Ranked,
     StoredRefits,
@@ -302,9 +305,9 @@ def _with_held_ranks(
     everyone = refits.low_rank_start(seeds, slice(n_folds, n_folds + 1))
     for kind in kinds:
         found = low_rank_rows(task, folds, start.first_step, kind, base, baseline)
-        ranks = HeldRanks(found[1], everyone, task.Y.shape[1])
-        answers = {candidate: ranks.answer(candidate) for candidate in found[1]}
-        held = held.with_rows(found[0]).with_answers(answers)
+        ranks = HeldRanks(found.structures, everyone, task.Y.shape[1])
+        answers = {candidate: ranks.answer(candidate) for candidate in found.structures}
+        held = held.with_rows(found.rows).with_answers(answers)
     return held
 
 
@@ -321,48 +324,55 @@ def _with_ranks(
     long as they are worth it and passes are left.
     """
     folds, task = held.folds, refits.task
-    n_items = len(folds.rows) * task.Y.shape[1]
     ranked: list[Ranked] = []
 
     def loss(one: Ranked) -> np.ndarray:
-        return folds.losses(folds.of_fitted(one.swept[0].fitted[:n_items]))
+        return folds.losses(folds.of_fitted(one.swept[0].fitted))
 
-    def visited(kind: str, known: Sequence[Ranked]) -> tuple[list[Ranked], bool]:
-        some = [one for one in known if one.kind == kind]
-        patience = task.policy.patience(kind, task.samples.shape)
-        n_visited = _n_visited(folds, [loss(one) for one in some], patience)
-        return some[:n_visited], n_visited == len(some)
+    def lower(found: list[Ranked]) -> list[tuple[Ranked, float]]:
+        """Return what goes on under lower ridges, as much as memory holds.
 
-    def promising(found: list[Ranked]) -> list[Ranked]:
-        """Return those that are not clearly worse than lower ranks, as in memory."""
-        room = sweep_room(refits) // max(1, len(task.policy.ridges) - 1)
-        kept: list[Ranked] = []
+        As in memory, none that is clearly worse than lower ranks. The best come first,
+        by rough refits or under the first ridge.
+        """
+        order: dict[tuple[str, Any, float], float] = {}
         for kind in kinds:
             best: np.ndarray | None = None
-            for one in visited(kind, [*ranked, *found])[0]:
+            for one in [one for one in (*ranked, *found) if one.kind == kind]:
                 own = loss(one)
                 best = own if best is None else min(best, own, key=folds.total)
-                if not folds.is_better(best, own, errors=task.policy.worse_by):
-                    kept += [one] if one in found else []
-        kept.sort(key=lambda one: folds.total(loss(one)))
-        sizes = [seen_bytes(refits, (one.kind, one.rank)) for one in kept]
-        n_kept = sum(total <= room for total in accumulate(sizes))
-        return kept[: max(1, n_kept)]
+                if folds.is_better(best, own, errors=task.policy.worse_by):
+                    continue
+                for ridge in task.policy.ridges[1:]:
+                    key = (kind, one.rank, ridge)
+                    order[key] = rough.losses.get(key, folds.total(own))
+        by_form = {(one.kind, one.rank): one for one in found}
+        some = sorted(
+            (key for key in order if key[:2] in by_form), key=order.__getitem__
+        )
+        sizes = accumulate(seen_bytes(refits, key[:2]) for key in some)
+        n_kept = sum(total <= sweep_room(refits) for total in sizes)
+        return [(by_form[key[:2]], key[2]) for key in some[: max(1, n_kept)]]
+
+    def tried(kind: str) -> Ranks:
+        known = {(one.kind, one.rank): one for one in ranked}
+        some = [known[f] for f in rough.starts if f in known and f[0] == kind]
+        return low_rank_rows(
+            task, folds, partial(_first_known, some), kind, base, baseline
+        )
 
     baseline = min(held.losses.values(), key=folds.total, default=None)
-    waiting = all_forms(refits, kinds, seeds)
+    rough = _rough_ranks(folds, refits, base, kinds, seeds, baseline)
+    waiting = dict(rough.starts)
     n_passes = passes_of_ranks(refits)
     while waiting and (not ranked or refits.passes_left(folds) >= n_passes):
-        forms = forms_with_room(refits, waiting)
-        ranked += refits.low_rank(forms, seeds, keep=promising)
-        rising = [kind for kind in kinds if visited(kind, ranked)[1]]
-        waiting = [form for form in waiting if form not in forms and form[0] in rising]
+        forms = forms_with_room(refits, sorted(waiting, key=rough.place))
+        ranked += refits.low_rank({f: waiting.pop(f) for f in forms}, seeds, lower)
+        n_known = {kind: sum(one.kind == kind for one in ranked) for kind in kinds}
+        rising = [kind for kind in kinds if len(tried(kind).starts) == n_known[kind]]
+        waiting = {form: one for form, one in waiting.items() if form[0] in rising}
     for kind in kinds:
-        known = visited(kind, ranked)[0]
-        first = partial(_first_known, known, n_items)
-        # Which ranks to visit was decided before: all of these.
-        settings = kind, base, baseline, len(known)
-        held = held.with_rows(low_rank_rows(task, folds, first, *settings)[0])
+        held = held.with_rows(tried(kind).rows)
     answers = {
         replace(base, refine=one.kind, rank=one.rank, ridge=swept.ridge): refits.answer(
             swept.structure
@@ -373,22 +383,45 @@ def _with_ranks(
     return held.with_answers(answers)
 
 
-def _n_visited(folds: Folds, losses: Sequence[np.ndarray], patience: int) -> int:
-    """Return how many ranks a search would visit, one after another.
+@dataclass(frozen=True, eq=False)
+class _Rough:
+    """What refits of samples in few bits say: where others start, and their losses."""
 
-    `losses` are those of all ranks under the first ridge. Unlike a search that goes
-    from rank to rank, this one knows whether a later rank gains, and goes on to it.
+    starts: dict[Form, CP | None]  # CP has grown from the rank before
+    losses: dict[tuple[str, Any, float], float]  # by kind, rank and ridge
+
+    def place(self, form: Form) -> float:
+        """Return what forms are sorted by: how they did, or how large they are."""
+        known = [loss for key, loss in self.losses.items() if key[:2] == form]
+        return min(known, default=float(np.max(form[1])))
+
+
+def _rough_ranks(
+    folds: Folds,
+    refits: StoredRefits,
+    base: Candidate,
+    kinds: Sequence[str],
+    seeds: Sequence[Array],
+    baseline: np.ndarray | None,
+) -> _Rough:
+    """Return the ranks to try: those that a search as in memory tries.
+
+    It sees samples in few bits; where memory does not hold these, it is all ranks.
     """
-    null = folds.null_losses
-    best, n_idle = null, 0
-    for place, loss in enumerate(losses):
-        not_worse_than_null = best is null and not folds.is_better(null, loss)
-        gains = not_worse_than_null or folds.is_better(loss, best)
-        best, n_idle = (loss, 0) if gains else (best, n_idle + 1)
-        later = losses[place + 1 :]
-        if n_idle >= patience and not any(folds.is_better(x, best) for x in later):
-            return place + 1
-    return len(losses)
+    packed = refits.packed()
+    if packed is None:
+        return _Rough(dict(all_forms(refits, kinds, seeds)), {})
+    start = refits.rough_start(seeds, packed)
+    starts: dict[Form, CP | None] = {}
+    losses: dict[tuple[str, Any, float], float] = {}
+    for kind in kinds:
+        known = kind, base, baseline
+        tried = low_rank_rows(refits.task, folds, start.first_step, *known)
+        starts |= {(kind, rank): one for rank, one in tried.starts.items()}
+        found = HeldOut(folds, {}, {}).with_rows(tried.rows).losses
+        for c, each in found.items():
+            losses[kind, c.rank, float(c.ridge or 0.0)] = folds.total(each)
+    return _Rough(starts, losses)
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,7 +432,6 @@ class _KnownStep:
     """
 
     ranked: Sequence[Ranked]
-    n_items: int
     place: int
     largest_rank: int
     shown: int = 1
@@ -410,8 +442,7 @@ class _KnownStep:
 
     @property
     def swept(self) -> tuple[Swept, ...]:
-        swept = self.ranked[self.place].swept[: self.shown]
-        return tuple(replace(one, fitted=one.fitted[: self.n_items]) for one in swept)
+        return self.ranked[self.place].swept[: self.shown]
 
     def with_lower_ridges(self) -> _KnownStep:
         return replace(self, shown=len(self.ranked[self.place].swept))
@@ -423,7 +454,7 @@ class _KnownStep:
 
 
 def _first_known(
-    ranked: Sequence[Ranked], n_items: int, kind: str, largest: int
+    ranked: Sequence[Ranked], kind: str, largest: int
 ) -> _KnownStep | None:
-    """Return the refit of the lowest rank; items of the folds come first."""
-    return _KnownStep(ranked, n_items, 0, largest) if ranked else None
+    """Return the refit of the lowest rank."""
+    return _KnownStep(ranked, 0, largest) if ranked else None
