@@ -92,7 +92,7 @@ def by_loops(X, y, folds, predictions, n):
     unit = np.sum(centred**2) / min(centred.shape)
     values = np.zeros(len(y))
     values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0] ** 2
-    ranked, scores = np.argsort(values), []
+    ranked, scores, sizes = np.argsort(values), [], []
     for b in range(n + 1):
         order = np.arange(len(y))
         if b:
@@ -109,6 +109,9 @@ def by_loops(X, y, folds, predictions, n):
             f, t = np.concatenate(f), np.concatenate(t)
             best = max(best, f @ t / np.sqrt((f @ f) * (t @ t)))
         scores.append(best)
+        ridge = Ridge(alpha=PENALTIES[-1] * unit).fit(flat, again)
+        sizes.append(np.linalg.norm(ridge.coef_.reshape(X.shape[1:]), 2))
+    scores = np.array(scores) / np.std(scores) + np.array(sizes) / np.std(sizes)
     return (1 + sum(s >= scores[0] - 1e-9 for s in scores[1:])) / (1 + n)
 
 

@@ -10,10 +10,12 @@ model's as well.
   Of several responses, it is the mean whose weights all of them chose together: each
   with weights of its own, they agree with what they chose by, the more so the more
   there are.
-- The ridge pilot's held-out predictions are linear in the responses. Under permuted
-  responses they cost next to nothing, and so their test is exact for these samples.
-  Each sample is left out by itself, which sees weak signals better than a few folds
-  do; where samples come in groups, the folds that keep these whole are left out.
+- The ridge pilot is linear in the responses. Under permuted responses it costs next to
+  nothing, and so its test is exact for these samples. Two things count: how well it
+  predicts samples that were left out, and how much of it is one rank-one term. In
+  noise they have nothing to do with each other, so that their sum sees weak signals of
+  low rank better than either. Each sample is left out by itself, which sees more than a
+  few folds do; where samples come in groups, the folds that keep these whole are.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from math import isqrt
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.refine.factors import leading_term, visiting_order
 from sltr.ridge import GramRidge, leave_one_out
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.folds import Folds
@@ -35,6 +38,8 @@ from sltr.tuning.task import Task, ridge_pilots
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
 # Of a correlation: that of one would be beyond all bounds.
 LARGEST = 0.999
+# Values that differ by rounding, relative to their spread, are equal.
+ROUNDING = 1e-6
 # Numbers that a batch of permutations may hold.
 BATCH_ENTRIES = 4_000_000
 
@@ -132,9 +137,13 @@ def _shared_spread(
 def pilot_p_value(
     task: Task, folds: Folds, predictions: Sequence[np.ndarray], n: int
 ) -> float:
-    """Return the permutation p-value of the ridge pilot's held-out correlation.
+    """Return the permutation p-value of the ridge pilot.
 
-    It is 1 where that would read the samples again and again. Permutations are drawn
+    The statistic is the sum of the held-out correlation, the largest of some penalties,
+    and of the size of the leading rank-one term of the pilot under the largest penalty;
+    each in units of its spread over all orders, the true one among them. Of samples
+    that are left in place only the first is known without reading them again; p is 1
+    where even that would read them again and again. Permutations are drawn
     for samples in the order of their predictions' sizes: neither the order of samples
     nor that of classes shall matter. Groups stay what they are, as in `draw_orders`.
     """
@@ -158,9 +167,17 @@ def pilot_p_value(
     epsilons = [unit * factor for factor in PENALTIES]
     n_folds = 1 if groups is None else len(folds.rows)
     entries = n_folds * len(epsilons) * n_responses * n_samples
+    visited = None
+    if not is_lazy(task.samples.X):
+        visited = visiting_order(task.samples.X, task.samples.weight)
+        # Every mode has an unfolding of the pilots.
+        n_entries = n_responses * (1 + len(visited)) * task.samples.design.shape[1]
+        entries = max(entries, n_entries)
     # Moments have the products of all responses of a batch, two by two.
     at_once = isqrt(BATCH_ENTRIES) // n_responses
-    batch, found = max(1, min(BATCH_ENTRIES // entries, at_once)), []
+    batch = max(1, min(BATCH_ENTRIES // entries, at_once))
+    predictive: list[np.ndarray] = []
+    sizes: list[np.ndarray] = []
     if isinstance(task.system, GramRidge) and task.system.spectrum is None:
         task = replace(task, system=task.system.with_spectrum())
     for first in range(0, n + 1, batch):
@@ -170,10 +187,31 @@ def pilot_p_value(
         else:
             predicted = _pilot_predictions(again, folds, epsilons)
             each = correlations(again, folds, again.Y, predicted, n_responses)
-        found.append(each.max(axis=0))
-    scores = np.concatenate(found)
-    reached = scores[1:] >= scores[0] - 1e-9 * abs(scores[0])
+        predictive.append(each.max(axis=0))
+        if visited is not None:
+            sizes.append(_leading_sizes(again, epsilons[-1], visited, n_responses))
+    scores = _in_spreads(np.concatenate(predictive))
+    if sizes:
+        scores = scores + _in_spreads(np.concatenate(sizes))
+    reached = scores[1:] >= scores[0] - ROUNDING
     return (1 + int(np.count_nonzero(reached))) / (1 + n)
+
+
+def _in_spreads(values: np.ndarray) -> np.ndarray:
+    """Return values of all orders (1 + n,) less their mean, in standard deviations."""
+    rest = values - values.mean()
+    spread = float(rest.std())
+    return rest / spread if spread > ROUNDING * np.abs(values).max() else 0.0 * rest
+
+
+def _leading_sizes(
+    task: Task, epsilon: float, visited: Sequence[int], n_responses: int
+) -> np.ndarray:
+    """Return the size of the pilots' leading rank-one term, (B,) for B orders."""
+    coef = ridge_pilots(task, task.everyone, [epsilon]).coef[0, 0, ...]
+    tensors = array_namespace(coef).reshape(coef, (-1, *task.samples.shape))
+    each = np.asarray(to_numpy(leading_term(tensors, visited)[1]), float)
+    return np.sqrt(np.sum(each.reshape(-1, n_responses) ** 2, axis=1))
 
 
 def draw_orders(
