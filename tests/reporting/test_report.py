@@ -684,7 +684,7 @@ def test_what_inference_found_is_shown(data, tmp_path):
 @pytest.mark.parametrize(
     ("radius", "words"),
     [
-        (0.0, "Zeros would raise the held-out error"),
+        (0.0, "Zeros would not clearly lower the held-out error"),
         (0.2, "the box has a radius of 0.2 of the largest entry"),
         (1.0, "Nothing was found: Held-out predictions could not be told"),
     ],

@@ -66,6 +66,16 @@ def test_the_answer_has_zeros_where_the_truth_has(blocks):
     assert "closed form" in str(model.summary())
 
 
+def test_zeros_have_to_pay_by_more_than_their_own_noise(rng):
+    radii = []
+    dense = rng.normal(size=(8, 6))  # no entry is zero, so that no zero can pay
+    for _ in range(8):
+        X = rng.normal(size=(90, 8, 6))
+        y = np.einsum("nij,ij->n", X, dense) + 3.0 * rng.normal(size=90)
+        radii.append(SLTRRegressorCV().fit(X, y).sparse_radius_)
+    assert np.mean(np.array(radii) == 0.0) > 0.6
+
+
 def test_the_answer_is_the_problem_about_the_refined_pilot(blocks):
     _, model = blocks
     expected = adaptive_estimate(

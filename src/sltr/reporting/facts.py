@@ -183,7 +183,9 @@ def last_step_text(radius: float | None) -> str:
             "that the coefficient is zero."
         )
     if radius == 0.0:
-        return "Zeros would raise the held-out error: it is the coefficient."
+        return (
+            "Zeros would not clearly lower the held-out error: it is the coefficient."
+        )
     return (
         "The coefficient is the sparsest tensor in a box about it, narrow where it is "
         f"large; the box has a radius of {radius:.3g} of the largest entry, which has "

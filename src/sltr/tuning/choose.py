@@ -153,7 +153,7 @@ def average_weights(
     are finite.
     """
     weights = np.zeros(len(candidates))
-    losses, weight = _sample_losses(folds, predictions)
+    losses, weight = sample_losses(folds, predictions)
     finite = np.isfinite(losses).all(axis=0)
     order = [int(g) for g in np.argsort(-scores, kind="stable") if finite[g]]
     kinds: dict[str, list[int]] = {}
@@ -170,7 +170,7 @@ def average_weights(
         np.stack([values[:, :, same] @ weights[same] for same in kinds.values()], 2)
         for values in predictions
     ]
-    losses, weight = _sample_losses(folds, means)
+    losses, weight = sample_losses(folds, means)
     share = agreement_weights(0, losses, weight, policy.smallest_weight)
     base = 1.0 + policy.prior_samples / np.maximum(weight, 1.0).sum()
     powers = [SIMPLICITY.get(kind.removesuffix(" shared"), 0) for kind in kinds]
@@ -180,7 +180,7 @@ def average_weights(
     return weights
 
 
-def _sample_losses(
+def sample_losses(
     folds: Folds, predictions: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return squared errors or deviances (n, G) by sample, and the samples' weights.
@@ -308,7 +308,7 @@ def _own_weights(
         some = [values[:, k : k + 1, :] for values in predictions]
         targets = [target[:, k : k + 1] for target in folds.targets]
         one = replace(folds, targets=targets)
-        losses, weight = _sample_losses(one, some)
+        losses, weight = sample_losses(one, some)
         found.append(average_weights(candidates, -(weight @ losses), some, one, policy))
     return np.stack(found, axis=1)
 

@@ -18,10 +18,10 @@ from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import adaptive_estimate
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.choose import Choice, Member
+from sltr.tuning.choose import Choice, Member, sample_losses
 from sltr.tuning.evidence import is_found
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
-from sltr.tuning.folds import Folds, fold_batches
+from sltr.tuning.folds import Folds, close_to, fold_batches
 from sltr.tuning.held_out import Answer, HeldOut
 from sltr.tuning.task import (
     Pilots,
@@ -114,8 +114,10 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
 
     The chosen mean is made on each fold, of coefficients that the search has kept if
     there was room, and every radius of the policy tried on it. The radius of least
-    held-out error is taken, the null model (radius 1) unless something was found.
-    Refits are in single precision, as when they were chosen.
+    held-out error is taken if that is clearly enough below the error of the first,
+    radius 0: zeros that do not pay may be wrong. The answer is the null model (radius
+    1) unless something was found. Refits are in single precision, as when they were
+    chosen.
     """
     task, folds = task.with_loose_gap(), held.folds
     task = replace(task, working=held.working)
@@ -130,10 +132,10 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
         known = held.answers, indices, precision, held.pilots
         mean = _mean_fit(task, members, training, *known)
         predictions += _predictions(task, folds, indices, mean, radii)
-    losses = [
-        folds.losses([p[:, :, r] for p in predictions]) for r in range(len(radii))
-    ]
-    best = int(np.argmin([folds.total(each) for each in losses]))
+    losses, weight = sample_losses(folds, predictions)
+    best = int(np.argmin(weight @ losses))
+    if close_to(best, losses, weight, errors=task.policy.zeros_pay)[0]:
+        best = 0
     values = [p[:, :, best] for p in predictions]
     refined = choice.common or [p[:, :, 0] for p in predictions]
     if is_found(task, folds, refined, values):

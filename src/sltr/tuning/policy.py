@@ -72,13 +72,16 @@ class Policy:
     # 1 + prior_samples / n times, and low-rank or sparse refits as many times less.
     prior_samples: float = 40.0
     # The last step: radii of the box about the refined pilot, relative to its largest
-    # entry. The answer is empty unless its pilot's held-out predictions agree with the
-    # responses by so many standard errors (that many because it is chosen among many,
-    # by folds that share their samples), or those of ridge do at this level, by so many
-    # permutations. On pure noise nine of ten are empty (`benchmarks/answers.py noise`).
+    # entry, 0 first. It stays 0 unless zeros lower the held-out error by so many
+    # standard errors of the difference (`benchmarks/answers.py support`). The answer is
+    # empty unless its pilot's held-out predictions agree with the responses by so many
+    # standard errors (that many because it is chosen among many, by folds that share
+    # their samples), or the ridge pilot does at this level, by so many permutations. On
+    # pure noise nine of ten are empty (`benchmarks/answers.py noise`).
     last_radii: tuple[float, ...] = (
         0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5,
     )  # fmt: skip
+    zeros_pay: float = 0.5
     found_errors: float = 3.3
     found_level: float = 0.025
     found_permutations: int = 199
