@@ -23,6 +23,8 @@ from sltr.refine.reweight import added
 from sltr.refine.subsets import Subsets
 from sltr.samples.samples import BLOCK_ENTRIES
 
+# How many entries are unpacked at a time: a cache holds them.
+UNPACKED_ENTRIES = 250_000
 # Of normal numbers these steps, in standard deviations, keep most (J. Max, 1960).
 BEST_STEPS = {8: 0.031, 4: 0.335}
 
@@ -321,7 +323,7 @@ class Packed:
         shifts = self.bits * np.arange(per_byte)
         numbers = (np.arange(256)[:, None] >> shifts) & (2**self.bits - 1)
         values = (numbers - (2**self.bits - 1) / 2).astype(self.step.dtype)
-        for part in row_ranges(len(self.codes), BLOCK_ENTRIES // n_entries):
+        for part in row_ranges(len(self.codes), UNPACKED_ENTRIES // n_entries):
             X = values[self.codes[part]].reshape(part.stop - part.start, -1)
             X = X[:, :n_entries]
             X *= self.step
