@@ -9,7 +9,7 @@ from sklearn.model_selection import GroupKFold
 
 from sltr import SLTRRegressorCV
 from sltr.samples.check import check_samples
-from sltr.tuning.evidence import PENALTIES, association, pilot_p_value
+from sltr.tuning.evidence import PENALTIES, association, is_found, pilot_p_value
 from sltr.tuning.folds import Folds, splits
 
 
@@ -179,3 +179,17 @@ def test_libraries_agree_on_the_p_value(xp, rng, n_samples):
     again = prepared(xp.array(X), xp.array(y), pairs)
     found = pilot_p_value(*again, predictions, 39)
     assert found == pytest.approx(pilot_p_value(task, folds, predictions, 39))
+
+
+def test_responses_that_were_not_measured_hide_no_evidence(rng):
+    X = rng.normal(size=(60, 3, 4))
+    Y = X[:, 0, :2] + 0.5 * rng.normal(size=(60, 2))
+    task, folds = prepared(X, Y)
+    # No p-value is small enough: only the correlation may say yes.
+    task = replace(task, policy=replace(task.policy, found_level=0.0))
+    answer = [0.5 * X[rows, 0, :2] for rows in folds.rows]
+    noise = [0.01 * rng.normal(size=part.shape) for part in answer]
+    for target in folds.targets:
+        target[0, 0] = np.nan
+    assert is_found(task, folds, answer, answer)
+    assert not is_found(task, folds, noise, answer)

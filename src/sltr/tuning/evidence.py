@@ -61,6 +61,7 @@ def is_found(
         return False
     rows, weight = np.concatenate(folds.rows), np.concatenate(folds.weights)
     target, predicted = np.concatenate(folds.residuals), np.concatenate(refined)
+    target = np.where(np.isnan(target), 0.0, target)  # not measured: no evidence
     groups = None if folds.groups is None else folds.groups[rows]
     if association(predicted, target, rows, weight, groups) > policy.found_errors:
         return True
