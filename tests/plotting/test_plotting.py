@@ -15,7 +15,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
-from sltr import SLTRRegressor, SLTRRegressorCV, plotting, sltr_path
+from sltr import SLTRClassifier, SLTRRegressor, SLTRRegressorCV, plotting, sltr_path
+from sltr.datasets import label
 from sltr.plotting.modes import Modes
 from sltr.plotting.structure import mode_weights
 from sltr.plotting.tuning import chosen_candidate, cv_surface
@@ -635,3 +636,25 @@ def test_names_of_rows_do_not_lie_on_each_other(rng, shape):
     assert len(boxes) == shape[0]
     heights = sorted((box.y0, box.y1) for box in boxes)
     assert all(a[1] <= b[0] + 2 for a, b in pairwise(heights))
+
+
+@pytest.mark.parametrize("name", ["$\\frac{$", "$x", "US$ and CA$", "a\x1b[2J"])
+def test_names_are_no_formulas(rng, name):
+    X = rng.normal(size=(30, 3, 4))
+    coords = {0: [f"{name}{k}" for k in range(3)]}
+    X = label(X, (name, "$time$"), coords=coords, units=("", "$"))
+    classes = np.array([name, "b", "c"])[np.arange(30) % 3]
+    model = SLTRClassifier(1.0).fit(X, classes)
+    shown = name.replace("\x1b", "\\x1b").replace("$", r"\$")
+    for draw in (plotting.plot_coef, plotting.plot_mode_importance):
+        drawn = draw(model, target=name)
+        fig = getattr(drawn, "figure", drawn)
+        fig.canvas.draw()
+        assert any(text.startswith(shown) for text in texts_of(fig))
+        assert any(f"class {shown}" in text for text in texts_of(fig))
+        plt.close(fig)
+    plotting.plot_spectrum(model, target=name).figure.canvas.draw()
+
+
+def texts_of(fig):
+    return [text.get_text() for text in fig.findobj(plt.Text)]

@@ -14,6 +14,7 @@ from sltr.plotting.modes import (
     Modes,
     drawn_coef,
     even_slices,
+    plain,
     strongest_slice,
 )
 from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
@@ -168,7 +169,7 @@ def plot_overlay(
     -------
     matplotlib figure
     """
-    model, whose = coef, target_name(coef, target)
+    model, whose = coef, plain(target_name(coef, target))
     coef, sample = coef_array(coef, target), np.asarray(to_numpy(sample), float)
     if coef.shape != sample.shape or coef.ndim < 2:
         msg = (

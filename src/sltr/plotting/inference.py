@@ -11,7 +11,7 @@ import numpy as np
 from sltr.arrays import to_numpy
 from sltr.inference import Intervals, LabelSets
 from sltr.plotting.coefficient import plot_coef
-from sltr.plotting.modes import Coords
+from sltr.plotting.modes import Coords, plain
 from sltr.plotting.prediction import plot_predictions
 from sltr.plotting.style import COLOURS, SEQUENTIAL, new_axes, tidy
 from sltr.samples.labelled import Labels, remember_labels
@@ -276,7 +276,7 @@ def _draw_sets(
             colour = "white" if share[c, other] < 0.5 else "black"
             text = f"{share[c, other]:.2f}"
             ax.text(other, c, text, ha="center", va="center", color=colour)
-    names = [str(name) for name in found.classes]
+    names = [plain(str(name)) for name in found.classes]
     ax.set(xticks=range(n_classes), xticklabels=names, xlabel="label in the set")
     ax.set(yticks=range(n_classes), yticklabels=names, ylabel="true label")
     ax.figure.colorbar(picture, ax=ax, label="share of the samples")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sltr.parameters import printable
 from sltr.samples.labelled import Coords, labels_of, make_labels, mode_number
 from sltr.thumbnail import coef_array, target_name
 
@@ -41,7 +42,8 @@ class Modes:
     def label(self, mode: int) -> str:
         """Return the axis label of a mode; indices have no unit."""
         measured = self.units[mode] and self.coords[mode] is not None
-        return self.names[mode] + (f" ({self.units[mode]})" if measured else "")
+        unit = f" ({self.units[mode]})" if measured else ""
+        return plain(self.names[mode] + unit)
 
     def is_nominal(self, mode: int) -> bool:
         """Say whether the slices of a mode are named, and so have no order."""
@@ -60,9 +62,9 @@ class Modes:
         colon = ":" if self.names[mode] == f"mode {mode}" else ""
         values = self.coords[mode]
         if values is None:
-            return f"{self.names[mode]}{colon} {index}"
+            return plain(f"{self.names[mode]}{colon} {index}")
         unit = f" {self.units[mode]}" if self.units[mode] else ""
-        return f"{self.names[mode]}{colon} {_text(values[index])}{unit}"
+        return plain(f"{self.names[mode]}{colon} {_text(values[index])}{unit}")
 
     def tick(self, axis: Any, mode: int, most: int = 6) -> None:
         """Show a mode's coordinates along a matplotlib axis that counts its slices.
@@ -76,7 +78,7 @@ class Modes:
         # Names cannot be guessed from their neighbours.
         named = self.is_nominal(mode) and values.size <= 40
         places, shown = _ticks(values, values.size if named else most)
-        texts = [_text(value) for value in shown]
+        texts = [plain(_text(value)) for value in shown]
         axis.set_ticks(places, labels=texts)
         if named and len(texts) > most + 2:
             axis.set_tick_params(
@@ -116,8 +118,19 @@ def drawn_coef(
     coords: Coords | None = None,
 ) -> tuple[np.ndarray, Modes, str]:
     """Return the coefficient of a model or array, its modes, and whose it is."""
-    whose, coef = target_name(model, target), coef_array(model, target)
+    whose, coef = plain(target_name(model, target)), coef_array(model, target)
     return coef, Modes.of(coef.shape, names, units, coords, model), whose
+
+
+def plain(name: str) -> str:
+    r"""Return a name as matplotlib draws it letter by letter: no formulas, no controls.
+
+    Examples
+    --------
+    >>> print(plain("US$ and $"))
+    US\$ and \$
+    """
+    return printable(name).replace("$", r"\$")
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from sltr.arrays import to_numpy
 from sltr.core.tensor import numerical_ranks
 from sltr.estimators.path import SLTRPath
-from sltr.plotting.modes import Modes
+from sltr.plotting.modes import Modes, plain
 from sltr.plotting.style import COLOURS, MARKERS, new_figure, tidy
 
 # What may vary along a path of `sltr_path`, the first that does by default.
@@ -195,7 +195,7 @@ def _draw_ranks(ax: Any, values: np.ndarray, coefs: np.ndarray, modes: Modes) ->
             color=COLOURS[mode % len(COLOURS)],
             markersize=4,
             linewidth=1.2,
-            label=modes.names[mode],
+            label=plain(modes.names[mode]),
         )
     ax.legend(frameon=False, fontsize=8, ncols=3)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sltr.core.tensor import numerical_ranks, unfold
-from sltr.plotting.modes import Coords, Modes, drawn_coef
+from sltr.plotting.modes import Coords, Modes, drawn_coef, plain
 from sltr.plotting.style import COLOURS, MARKERS, new_axes, new_figure, tidy
 
 
@@ -57,7 +57,7 @@ def plot_spectrum(
             markersize=4.5,
             linewidth=1.2,
             color=COLOURS[first % len(COLOURS)],
-            label=", ".join(modes.names[m] for m in together)
+            label=plain(", ".join(modes.names[m] for m in together))
             + f": rank {ranks[first]} of {values.size}",
         )
         drawn.append(shown)
