@@ -393,6 +393,22 @@ def test_a_fold_that_repeats_samples_is_refused(rng):
         SLTRRegressorCV(cv=folds).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    "fold", [3, "x", ("a", "b"), (np.arange(12),), (1, [2]), [np.arange(4)] * 3]
+)
+def test_what_is_no_fold_is_named(rng, fold):
+    X, y = rng.normal(size=(12, 3, 2)), rng.normal(size=12)
+    with pytest.raises(ValueError, match="in place of a fold; expected two lists"):
+        SLTRRegressorCV(cv=[fold]).fit(X, y)
+
+
+def test_masked_rows_of_folds_are_refused(rng):
+    X, y = rng.normal(size=(12, 3, 2)), rng.normal(size=12)
+    fold = (np.ma.masked_less(np.arange(8), 3), np.arange(8, 12))
+    with pytest.raises(ValueError, match="3 entries of cv are masked"):
+        SLTRRegressorCV(cv=[fold]).fit(X, y)
+
+
 TUNED = sorted(name for name in sltr.__all__ if name.endswith("CV"))
 
 

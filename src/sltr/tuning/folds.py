@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from numbers import Integral
@@ -43,9 +43,12 @@ def splits(
     if isinstance(splitter, KFold | StratifiedKFold) and not hasattr(cv, "split"):
         # Samples are often sorted: neighbours would make folds unlike each other.
         splitter = type(splitter)(splitter.n_splits, shuffle=True, random_state=0)
+    # scikit-learn wraps a list of folds, and unpacks them without a look.
+    wrapped = not hasattr(cv, "split") and hasattr(splitter, "cv")
+    given = list(splitter.cv) if wrapped else None
     # Splitters look at X only for its length; y stands in for it.
-    found = splitter.split(np.zeros((len(y), 1)), y, groups)
-    folds = [(_rows(train, len(y)), _rows(test, len(y))) for train, test in found]
+    found = given or splitter.split(np.zeros((len(y), 1)), y, groups)
+    folds = [_pair(fold, len(y)) for fold in found]
     if not folds:
         msg = f"cv={cv!r} was given, which has no folds; expected at least one."
         raise ValueError(msg)
@@ -66,9 +69,23 @@ def splits(
     return folds
 
 
+def _pair(fold: Any, n_samples: int) -> Split:
+    """Return the rows of a fold: to train on, and held out."""
+    parts = list(fold) if isinstance(fold, Iterable) else []
+    rows = [_rows(part, n_samples) for part in parts[:2]]
+    if len(parts) != 2 or any(part.ndim != 1 for part in rows):
+        msg = (
+            f"cv was given with {str(fold)[:60]} in place of a fold; expected two "
+            "lists of row numbers for each: to train on, and held out."
+        )
+        raise ValueError(msg)
+    train, test = rows
+    return train, test
+
+
 def _rows(given: Any, n_samples: int) -> np.ndarray:
     """Return row numbers; splitters may also give masks."""
-    rows = np.asarray(given)
+    rows = np.asarray(unmasked(given, "cv"))
     if rows.dtype != bool:
         return rows
     if rows.shape != (n_samples,):
