@@ -173,6 +173,30 @@ def test_what_is_no_file_is_refused_before_any_work(here, capsys, arguments):
     assert not (here / "new.npz").exists()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "data.npz", "--out", "data.npz"),
+        ("fit", "data.npz", "--out", "link"),
+        ("tune", "X.npy", "--y", "t.csv", "--out", "t.csv"),
+        ("predict", "m.sltr", "X.npy", "--out", "X.npy"),
+        ("report", "m.sltr", "data.npz", "--out", "m.sltr"),
+        ("report", "m.sltr", "data.npz", "--test", "X.npy", "--out", "./X.npy"),
+        ("stability", "data.npz", "--out", "data.npz"),
+        ("export", "m.csv", "m.csv"),
+        ("plot", "m.png", "m.png"),
+    ],
+)
+def test_what_is_read_is_not_replaced(here, capsys, arguments):
+    Path("link").symlink_to("data.npz")
+    for name in ("m.sltr", "m.csv", "m.png"):
+        sltr.save(sltr.SLTRRegressor(), name)
+    before = {path.name: path.read_bytes() for path in here.iterdir()}
+    assert run(*arguments) == 1
+    assert "expected another file than those that are read" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == before
+
+
 def test_a_figure_that_cannot_be_drawn_leaves_what_was_there(here, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure

@@ -33,7 +33,7 @@ from sltr import persistence
 from sltr.estimators.base import predict_linear
 from sltr.peers.elementary import TensorRidge
 from sltr.persistence import estimator_classes, load, save
-from sltr.persistence.files import write_atomically
+from sltr.persistence.files import check_destination, write_atomically
 from sltr.persistence.values import decode, encode
 from sltr.samples.check import check_samples
 from sltr.tuning.choose import cv_table
@@ -708,6 +708,23 @@ def test_what_is_no_regular_file_is_left_alone(make, tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="m was given; expected a file, and it"):
         write_atomically(path, b"new")
     assert sorted((p.name, p.lstat().st_mode) for p in Path().iterdir()) == before
+
+
+def test_a_pipe_without_a_name_is_refused_before_any_work():
+    read, write = os.pipe()
+    try:
+        with pytest.raises(FileExistsError, match="and it is something else"):
+            check_destination(Path(f"/dev/fd/{write}"))
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+@pytest.mark.parametrize("letter", ["m", "é", "𝒲"])
+def test_a_name_may_be_as_long_as_the_system_lets_it(letter, tmp_path):
+    path = tmp_path / (letter * (255 // len(letter.encode())))
+    assert write_atomically(path, b"one").read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_link_to_a_file_that_is_not_there_yet_makes_it(tmp_path):

@@ -83,7 +83,7 @@ def fit(
     from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
     from sltr.persistence.files import check_destination
 
-    check_destination(out)
+    check_destination(out, read=[*data, y, mask])
     choose(refine, REFINEMENTS, "--refine")
     check_family(family)
     if not absolute:
@@ -190,7 +190,7 @@ def tune(
     from sltr.persistence.files import check_destination
     from sltr.tuning.folds import check_folds
 
-    check_destination(out)
+    check_destination(out, read=[*data, y, mask])
     entry = registered(method)
     _refuse_null(method)
     of_sltr = {

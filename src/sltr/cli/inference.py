@@ -138,7 +138,7 @@ def stability(
     from sltr.inference import stability as find_stable
     from sltr.persistence.files import check_destination, write_through
 
-    check_destination(out)
+    check_destination(out, read=[*data, y, mask])
     _check_plot(plot, check_destination)
     loaded = read_samples(data, y=y, target=target, mask=mask)
     labels = kind_of(loaded.y, task) != "regression"

@@ -51,7 +51,7 @@ def predict(
         if out.suffix not in (".csv", ".npy"):
             msg = f"--out={out} was given; expected a name that ends in .csv or .npy"
             raise typer.BadParameter(msg)
-        check_destination(out)
+        check_destination(out, read=[model, *data, y, mask])
     fitted = load(model)
     lazy = hasattr(fitted, "memory_limit")
     loaded = read_samples(

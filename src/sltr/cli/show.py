@@ -140,7 +140,7 @@ def report(
     from sltr.persistence import load
     from sltr.persistence.files import check_destination
 
-    check_destination(out)
+    check_destination(out, read=[model, *data, y, mask, *(test or ()), test_y])
     if test_y is not None and not test:
         msg = f"--test-y={test_y} was given without samples; expected --test as well"
         raise typer.BadParameter(msg)
@@ -192,7 +192,7 @@ def export(
     from sltr.persistence.export import export as write
     from sltr.persistence.files import check_destination
 
-    check_destination(out)
+    check_destination(out, read=[model])
     say(f"Wrote {write(load(model), out)}.")
 
 
@@ -228,7 +228,7 @@ def plot(
     from sltr.persistence import load
     from sltr.persistence.files import check_destination
 
-    check_destination(out)
+    check_destination(out, read=[model, background])
     choose(out.suffix, (".png", ".pdf", ".svg", ".gif"), "OUT")
     choose(kind, ("auto", "coef", "factors", "glass", "slices"), "--kind")
     if background is not None and kind != "slices":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -18,8 +18,8 @@ except ImportError:  # not on Windows: nothing is claimed there, nor cleaned up
     fcntl = None  # type: ignore[assignment]
 
 
-def check_destination(path: Path) -> None:
-    """Refuse a file that cannot be written where it is to go.
+def check_destination(path: Path, read: Iterable[Path | None] = ()) -> None:
+    """Refuse a file that cannot be written where it is to go, or that is to be read.
 
     Worth a call before long work whose result would be lost.
     """
@@ -28,11 +28,21 @@ def check_destination(path: Path) -> None:
     if path.is_dir():
         msg = f"{path} was given; expected a file, and it is a folder. Add a name."
         raise IsADirectoryError(msg)
-    # A link in a circle is still a link.
-    if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
+    # A link in a circle is still a link; one of the system's, as /dev/stdout, may lead
+    # to a pipe that has no name.
+    known = path.stat() if path.exists() else None
+    if known is None and os.path.lexists(target):
+        known = target.lstat()
+    if known is not None and not stat.S_ISREG(known.st_mode):
         msg = (
             f"{path} was given; expected a file, and it is something else, as a device "
             "or a pipe, that a file would replace. Choose another name."
+        )
+        raise FileExistsError(msg)
+    if any(one is not None and _same(path, one) for one in read):
+        msg = (
+            f"{path} was given; expected another file than those that are read, and it "
+            "is one of them. Choose another name."
         )
         raise FileExistsError(msg)
     if not folder.is_dir():
@@ -49,6 +59,10 @@ def check_destination(path: Path) -> None:
         raise PermissionError(msg)
 
 
+def _same(path: Path, other: Path) -> bool:
+    return path.exists() and other.exists() and path.samefile(other)
+
+
 def write_atomically(path: Path, content: bytes) -> Path:
     """Write beside the destination and rename: a failure leaves what was there.
 
@@ -57,7 +71,7 @@ def write_atomically(path: Path, content: bytes) -> Path:
     """
     check_destination(path)
     target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name}.{uuid4().hex}.part")
+    part = target.with_name(f"{_part_name(target)}.{uuid4().hex}.part")
     try:
         _remove_parts(target)
         with _held(part):
@@ -138,11 +152,16 @@ def _held(part: Path) -> Iterator[None]:
 
 def _remove_parts(target: Path) -> None:
     """Remove parts of this file whose writers are gone."""
-    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part")
+    name = re.compile(rf"{re.escape(_part_name(target))}\.[0-9a-f]{{32}}\.part")
     with suppress(OSError):  # a folder may take files and not list them
         for part in target.parent.iterdir():
             if name.fullmatch(part.name) and stat.S_ISREG(part.lstat().st_mode):
                 release(part, claim(part))
+
+
+def _part_name(target: Path) -> str:
+    """Return how parts of a file are called; a long name leaves no room for more."""
+    return f".{target.name[:50]}"
 
 
 def _remove(part: Path) -> None:
