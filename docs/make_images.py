@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 import sltr
 from sltr import plotting
 
+PAPER = {"refine": (None,), "rule": "best", "standardize": None}
 SQUARED = "neg_mean_squared_error"
 FOLDER = Path(__file__).parent / "images"
 
@@ -47,7 +48,7 @@ def coefficients(n=300):
     models = {
         "ridge": sltr.TensorRidge(),
         "Lasso": sltr.TensorLassoCV(),
-        "SLTR of the paper": sltr.SLTRRegressorCV(refine=(None,), rule="best"),
+        "SLTR of the paper": sltr.SLTRRegressorCV(**PAPER),
         "SLTR, refined": sltr.SLTRRegressorCV(),
     }
     slice_ = np.abs(data.coef).sum(axis=(0, 1)).argmax()
@@ -130,7 +131,7 @@ def refinement():
             scores,
             (
                 sltr.TensorRidge(),
-                sltr.SLTRRegressorCV(refine=(None,), rule="best"),
+                sltr.SLTRRegressorCV(**PAPER),
                 sltr.SLTRRegressorCV(),
             ),
             strict=True,

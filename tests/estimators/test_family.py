@@ -188,7 +188,7 @@ def test_candidates_of_a_fold_do_not_depend_on_the_responses_it_leaves_out(seed)
 def test_working_responses_give_the_pilot_back(rng):
     """A reweighted step from the optimum ends there."""
     X, y, _ = drawn("poisson", 30, rng)
-    model = model_of("poisson", True)
+    model = model_of("poisson", True, standardize=None)
     task = model._task(check_samples(model, X, y), y[:, None])
     working = working_responses(task, task.everyone, 2.0)
     z, v = working.Y[0, :, 0], working.weight[0, :, 0]

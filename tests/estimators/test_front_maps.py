@@ -146,6 +146,113 @@ def test_units_of_slices_do_not_matter_once_standardised(data, rng):
     np.testing.assert_allclose(one, other, atol=1e-2)
 
 
+def slice_scale(X, weight, fit_intercept):
+    """Return what "slices" divides entries by, slice by slice and entry by entry."""
+    about = np.average(X, axis=0, weights=weight) if fit_intercept else 0.0
+    variance = np.average((X - about) ** 2, axis=0, weights=weight)
+    varies = np.ptp(X, axis=0) > 0 if fit_intercept else np.ones(X.shape[1:], bool)
+    scale = np.ones(X.shape[1:])
+    for mode, size in enumerate(scale.shape):
+        spreads = []
+        for k in range(size):
+            inside = np.take(varies, k, axis=mode)
+            values = np.take(variance, k, axis=mode)[inside]
+            spreads.append(np.sqrt(values.mean()) if values.size else np.nan)
+        for index in np.ndindex(*scale.shape):
+            if varies[index]:
+                scale[index] *= np.cbrt(spreads[index[mode]] / np.nanmax(spreads))
+    return scale, varies
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("shape", [(7,), SHAPE, (4, 3, 5)])
+def test_slices_are_divided_by_the_cube_root_of_their_spread(
+    rng, xp, shape, fit_intercept
+):
+    X = 3.0 + rng.normal(size=(40, *shape))
+    for mode, size in enumerate(shape):
+        factors = 10.0 ** rng.uniform(-3, 3, size)
+        X *= factors.reshape(-1, *([1] * (len(shape) - 1 - mode)))
+    X[:, 1] = 2.0  # a slice that never varies
+    X[(slice(None), *([0] * len(shape)))] = 5.0  # an entry that never varies
+    y, weight = rng.normal(size=40), rng.uniform(0.5, 2.0, size=40)
+    X, weight = (xp.numpy(xp.array(a)).astype(float) for a in (X, weight))
+    model = plain(standardize="slices", fit_intercept=fit_intercept)
+    given = xp.array(X), xp.array(y), xp.array(weight)
+    found = model.fit(*given).entry_scale_
+    expected, varies = slice_scale(X, weight, fit_intercept)
+    np.testing.assert_allclose(found[varies], expected[varies], rtol=1e-4)
+    # The fit is the one to samples that were divided by hand.
+    by_hand = plain(fit_intercept=fit_intercept)
+    by_hand.fit(xp.array(X / expected), *given[1:])
+    coef = xp.numpy(by_hand.coef_) / expected
+    largest = np.abs(coef * expected).max()
+    np.testing.assert_allclose(
+        xp.numpy(model.coef_) * expected, coef * expected, atol=1e-3 * largest
+    )
+
+
+def test_slices_have_the_units_of_their_modes(rng):
+    """Order, names, units of all X and constants added change nothing."""
+    X = rng.normal(size=(30, 4, 3, 5)) * 10.0 ** rng.uniform(-2, 2, size=(4, 1, 1))
+    y = rng.normal(size=30)
+    scale = plain(standardize="slices").fit(X, y).entry_scale_
+    order = rng.permutation(4)
+    for other, expected in (
+        (1e9 * X, scale),
+        (X + 100.0 * np.abs(X).max(), scale),
+        (X.swapaxes(1, 3), scale.swapaxes(0, 2)),
+        (X[:, order], scale[order]),
+    ):
+        found = plain(standardize="slices").fit(other, y).entry_scale_
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, float])
+def test_slices_as_small_as_rounding_keep_finite_units(rng, dtype):
+    X = rng.normal(size=(30, 4, 3)).astype(dtype)
+    X[:, 0] *= 1e-30
+    X[:, :, 1] = 0.0
+    y = rng.normal(size=30)
+    model = SLTRRegressorCV(refine=(None, "tucker"), cv=3).fit(X, y)
+    assert model.standardize_ == "slices"
+    assert np.isfinite(model.coef_).all()
+    # A millionth of the loudest slice is the least spread: a hundredth the least unit.
+    assert model.entry_scale_.min() > 0.005
+    np.testing.assert_array_equal(model.entry_scale_[:, 1], 1.0)
+    again = SLTRRegressorCV(refine=(None, "tucker"), cv=3).fit(0.0 * X, y)
+    np.testing.assert_allclose(again.predict(X), y.mean(), rtol=1e-6)
+
+
+def test_samples_of_many_blocks_have_the_deviations_of_all(rng, monkeypatch):
+    X, y = 1e3 + rng.normal(size=(50, *SHAPE)), rng.normal(size=50)
+    mask = rng.random(SHAPE) < 0.8
+    options = {"standardize": "slices", "mask": mask}
+    known = plain(**options).fit(X, y)
+    monkeypatch.setattr("sltr.samples.front.BLOCK_ENTRIES", 7 * X[0].size)
+    found = plain(**options).fit(X, y)
+    np.testing.assert_allclose(found.entry_scale_, known.entry_scale_, rtol=1e-10)
+    np.testing.assert_allclose(found.coef_, known.coef_, atol=1e-10)
+
+
+def test_loud_slices_hide_less_of_the_signal_in_quiet_ones(rng):
+    """With fewer samples than loud entries these explain all of y in units of X."""
+    assert SLTRRegressorCV().standardize == "slices"
+    gained = []
+    for _ in range(3):
+        X = rng.normal(size=(400, 8, 20))
+        y = X[:, :2, :3].sum(axis=(1, 2)) + 0.5 * rng.normal(size=400)
+        X[:, 4:] *= 3.0
+        kept, divided = (
+            SLTRRegressorCV(standardize=how, refine=(None,), rule="best")
+            .fit(X[:100], y[:100])
+            .score(X[100:], y[100:])
+            for how in (None, "slices")
+        )
+        gained.append(divided - kept)
+    assert np.mean(gained) > 0.1
+
+
 def test_a_sensor_that_is_off_does_not_count_its_noise(data, rng):
     X, y = data
     X[:, 3, 4] = 1e-6 * rng.normal(size=50)  # off at this time, on at all others
@@ -308,7 +415,7 @@ def test_units_are_found_where_they_hide_the_signal(rng):
     assert SLTRRegressorCV(standardize="auto").fit(X, y).standardize_ == "entries"
 
 
-@pytest.mark.parametrize("standardize", [None, "auto"])
+@pytest.mark.parametrize("standardize", ["slices", "auto"])
 def test_rounding_does_not_choose_a_map(rng, standardize):
     # Intercept and covariates explain all but one sample: its error is the same in
     # every map, but for rounding, which is large in single precision.
@@ -317,7 +424,7 @@ def test_rounding_does_not_choose_a_map(rng, standardize):
         settings = {"standardize": standardize, "smooth": {0: "auto", 1: "auto"}}
         model = SLTRRegressor(1.0, 0.1, 0.1, **settings)
         model.fit(X, y, covariates=rng.normal(size=(4, 2)))
-        assert model.standardize_ is None
+        assert model.standardize_ == "slices"
         assert set(model.smooth_.values()) <= {0.0}
 
 
@@ -419,7 +526,7 @@ def test_folds_inside_a_fit_know_nothing_of_their_rows(data, rng, options):
         values[held] = rng.normal(size=values[held].shape)
 
     def pilot(X, y, Z):
-        model = SLTRRegressorCV(**options)
+        model = SLTRRegressorCV(**options, standardize=None)  # units are of all samples
         samples = check_samples(model, X, y)
         samples = with_covariates(samples, Z, None, fit_intercept=True)
         task = model._task(samples, samples.y[:, None])

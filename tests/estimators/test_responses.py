@@ -126,7 +126,13 @@ def test_scores_of_the_tuning_are_in_the_units_of_y(rng):
     X, Y, _ = drawn(rng, (5, 4), (2,))
     Y *= [1.0, 50.0]
     model = SLTRRegressorCV(
-        [2.0], [0.0], [0.0], refine=None, cv=3, scoring="neg_mean_squared_error"
+        [2.0],
+        [0.0],
+        [0.0],
+        refine=None,
+        cv=3,
+        scoring="neg_mean_squared_error",
+        standardize=None,
     ).fit(X, Y)
     errors = []
     for train, test in sltr.tuning.folds.splits(3, Y[:, 0]):
@@ -331,7 +337,8 @@ def test_missing_responses_are_not_scored(rng):
     gappy = with_gaps(rng, Y)
     gappy[:, 0] = Y[:, 0]  # no sample is left out
     grid = {"epsilons": [2.0], "lambdas_sparse": [0.0], "lambdas_low": [0.0]}
-    model = SLTRRegressorCV(**grid, refine=None, cv=3, missing_y="ridge").fit(X, gappy)
+    grid |= {"refine": None, "standardize": None}
+    model = SLTRRegressorCV(**grid, cv=3, missing_y="ridge").fit(X, gappy)
     # A filled value lies on the pilot of all samples, held-out ones too: the score is
     # that of filled responses on what was measured.
     filled = np.where(np.isnan(gappy), model.predict(X), gappy)

@@ -111,18 +111,22 @@ def test_boxes_outside_the_mask_are_not_read(X, samples_stay):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("standardize", ["slices", "entries"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_deviations_are_those_found_in_memory(rng, X, inside, fit_intercept):
+def test_deviations_are_those_found_in_memory(
+    rng, X, inside, fit_intercept, standardize
+):
     X[:, 2, 2, 2] = 5.0  # never varies
     weight = 0.5 + rng.random(N)
-    options = {"fit_intercept": fit_intercept, "standardize": "entries"}
+    options = {"fit_intercept": fit_intercept, "standardize": standardize}
     known = front_plan(Samples(X, np.zeros(N), weight, kept=inside), **options)
     for source in stores(X):
         design = lazy_samples(source, SHAPE, Budget(3_000))
         samples = Samples(design, np.zeros(N), weight, kept=inside)
-        found = front_plan(samples, **options).deviation
+        found = front_plan(samples, **options).scales[standardize]
         assert found.shape == SHAPE
-        np.testing.assert_allclose(known.plain.in_front(found), known.deviation)
+        expected = known.scales[standardize]
+        np.testing.assert_allclose(known.plain.in_front(found), expected)
 
 
 SETTINGS = [
@@ -130,6 +134,7 @@ SETTINGS = [
     {"smooth": {1: 3.0, 2: 1.0}, "mask": True},
     {"smooth": {0: "auto"}},
     {"standardize": "entries", "mask": True},
+    {"standardize": "slices", "mask": True},
     {"smooth": {1: [0.0, 10.0]}, "standardize": "auto"},
 ]
 

@@ -74,7 +74,7 @@ def test_responses_of_groups_change_places_as_a_whole(rng):
 
 
 def prepared(X, y, cv=4, covariates=None, weight=None):
-    model = SLTRRegressorCV()
+    model = SLTRRegressorCV(standardize=None)  # scikit-learn's ridge in units of X
     samples = check_samples(model, X, y, weight, tensors=True)
     samples = model._beside(samples, covariates, weight)
     task = model._task(samples, samples.Y, 0.0)

@@ -78,10 +78,11 @@ def test_zeros_have_to_pay_by_more_than_their_own_noise(rng):
 
 def test_the_answer_is_the_problem_about_the_refined_pilot(blocks):
     _, model = blocks
+    scale = model.entry_scale_
     expected = adaptive_estimate(
-        model.refined_[None], np.array([model.sparse_radius_])
+        (model.refined_ * scale)[None], np.array([model.sparse_radius_])
     )[0, 0]
-    np.testing.assert_allclose(model.coef_, expected, atol=1e-12)
+    np.testing.assert_allclose(model.coef_ * scale, expected, atol=1e-12)
 
 
 def local_signal(rng, shape):
@@ -120,9 +121,10 @@ def test_the_gap_is_that_of_coef(rng, shape, rule):
     model = SLTRRegressorCV(rule=rule).fit(*local_signal(rng, shape))
     assert model.refine_ not in (None, "scale")
     assert (0 < model.sparse_radius_ < 1) if rule == "average" else True
-    radius = radii_of(model.refined_, model.sparse_radius_ or 0.0)
-    lowest, value = least(model.refined_, np.where(radius > 1e-12, radius, 0.0))
-    excess = value(model.coef_) / lowest - 1.0
+    refined = model.refined_ * model.entry_scale_
+    radius = radii_of(refined, model.sparse_radius_ or 0.0)
+    lowest, value = least(refined, np.where(radius > 1e-12, radius, 0.0))
+    excess = value(model.coef_ * model.entry_scale_) / lowest - 1.0
     assert abs(excess) <= model.dual_gap_ + 1e-6
     text = str(model.summary())
     assert ("closed form" if rule == "average" else "radii of zero") in text

@@ -315,6 +315,7 @@ class SLTRBase(BaseEstimator):
         shape_out = getattr(self, "shape_out_", ())
         self.mask_ = None if front is None else front.kept
         self.standardize_ = None if front is None else front.standardize
+        self.entry_scale_ = None if front is None else front.scale_of_given()
         self.smooth_ = {} if front is None else dict(front.strengths)
         self.fill_ = None if fill is None else dict(vars(fill))
         intercept = fitted.intercept[0, ...] + self._set_covariates(task, fitted)

@@ -254,10 +254,12 @@ class SLTRRegressor(TensorResponses, _SLTR):
         estimate from the samples in which it was measured. The pilot is then the one
         of these samples alone, since filled values lie on it. Scores leave filled
         values out, and fits leave out samples without any response.
-    standardize : None, "entries" or "auto"
-        "entries" divides each entry by its standard deviation in the samples of the
-        fit; `coef_` is in the units of X all the same. "auto" does so if the pilot's
-        leave-one-out errors are clearly lower then.
+    standardize : None, "slices", "entries" or "auto"
+        What entries are divided by; `coef_` is in the units of X all the same.
+        "entries": each by its standard deviation in the samples of the fit. "slices":
+        a factor for each slice of each mode, the cube root of its spread relative to
+        the largest of the mode, so that loud slices count somewhat less. "auto":
+        "slices", or "entries" if the pilot's leave-one-out errors are clearly lower.
     smooth : dict or sequence of modes, optional
         Ordered modes along which the coefficient should change little: the pilot's
         penalty becomes ε·wᵀ(⊗(I + s·L))w, L of first differences. A dictionary of
@@ -330,7 +332,11 @@ class SLTRRegressor(TensorResponses, _SLTR):
         that of the null model; None for least squares, which are exact.
     mask_ : array of shape (p1, …, pM), or None
         The entries that were looked at; None for all of them.
-    standardize_ : None or "entries"
+    standardize_ : None, "slices" or "entries"
+    entry_scale_ : array of shape (p1, …, pM), or None
+        What entries were divided by. Sizes of coefficients, and so the penalties, the
+        radii and the problem whose gap is `dual_gap_`, are those of
+        `coef_ * entry_scale_`; None if the units of X were kept.
     smooth_ : dict
         The strength of each smooth mode.
     fill_ : dict or None
@@ -464,7 +470,7 @@ entry_weights, positive, tol, max_iter, n_jobs, memory_limit, progress, verbose
         that were saved before, (n_classes, 2): one sigmoid a class. With a `family`
         they leave scores as they are.
     pilot_residual_, epsilon_, pilot_method_, dual_gap_, n_iter_, refine_settings_, \
-mask_, standardize_, smooth_, fill_, shape_in_, n_features_in_
+mask_, standardize_, entry_scale_, smooth_, fill_, shape_in_, n_features_in_
         As for `SLTRRegressor`.
     scale_ : array of shape (1 or n_classes,)
         The factors of `refine="scale"`, else ones.

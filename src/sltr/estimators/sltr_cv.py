@@ -82,7 +82,7 @@ class _SLTRCV(SLTRBase):
         mask: Any = None,
         missing: str = "error",
         missing_y: str = "error",
-        standardize: str | None = None,
+        standardize: str | None = "slices",
         smooth: Any = None,
         slices: Any = None,
         entry_weights: Any = None,
@@ -347,7 +347,7 @@ missing_y, standardize, smooth, slices, entry_weights, positive, max_iter
     ----------
     coef_, intercept_, pilot_, pilot_method_, pilot_residual_, dual_gap_, n_iter_, \
 n_passes_, ranks_, mask_, \
-standardize_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
+standardize_, entry_scale_, smooth_, fill_, shape_in_, shape_out_, n_features_in_
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, iterations are the worst of the estimates involved. The gap is
         that of `coef_`: zero where refits take part, whose last step has a closed form.
@@ -460,8 +460,8 @@ max_iter, n_jobs, memory_limit, progress, verbose
     Attributes
     ----------
     classes_, coef_, intercept_, pilot_, pilot_method_, pilot_residual_, sigmoids_, \
-ranks_, dual_gap_, n_iter_, mask_, standardize_, smooth_, fill_, shape_in_, \
-n_features_in_
+ranks_, dual_gap_, n_iter_, mask_, standardize_, entry_scale_, smooth_, fill_, \
+shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
 sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_results_
@@ -500,7 +500,7 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
         feature_shape: tuple[int, ...] | None = None,
         mask: Any = None,
         missing: str = "error",
-        standardize: str | None = None,
+        standardize: str | None = "slices",
         smooth: Any = None,
         slices: Any = None,
         entry_weights: Any = None,

@@ -267,7 +267,10 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
             values is None or values.shape == (size,)
             for values, size in zip(fitted.get("coords_", ()), shape, strict=False)
         ),
-        "mask_": fitted.get("mask_") is None or fitted["mask_"].shape == shape,
+        **{
+            name: fitted.get(name) is None or fitted[name].shape == shape
+            for name in ("mask_", "entry_scale_")
+        },
         "classes_": classes is None or len(classes) == (2 if single else n_scores),
         "n_covariates_in_": not q or _covariates_agree(q, fitted),
         # Its length comes first: a range can be longer than memory.

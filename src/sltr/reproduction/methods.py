@@ -44,16 +44,19 @@ _RELEASED: Factories = {
     "elastic_net": partial(ReleasedLinear, l1_ratio=0.5),
 }
 
+# The paper's method, tuned on folds.
+_PAPER: dict[str, Any] = {"refine": (None,), "rule": "best", "standardize": None}
+
 _REGRESSORS: Factories = {
     name: entry.make_regressor for name, entry in METHODS.items()
 } | {
-    "sltr_paper": partial(SLTRRegressorCV, refine=(None,), rule="best"),
+    "sltr_paper": partial(SLTRRegressorCV, **_PAPER),
 }
 
 _CLASSIFIERS: Factories = {
     name: entry.make_classifier or entry.make_regressor
     for name, entry in METHODS.items()
-} | {"sltr_paper": partial(SLTRClassifierCV, refine=(None,), rule="best")}
+} | {"sltr_paper": partial(SLTRClassifierCV, **_PAPER)}
 
 # W = 0 as a coefficient, so that it has an error too.
 _PILOTS: Factories = {"null": ReleasedNull, "ridge": TensorRidge}
@@ -68,9 +71,8 @@ _ALL_CANDIDATES: Factories = {
         lambdas_low=PAPER_LAMBDAS,
         epsilons=PAPER_EPSILONS,
         radius="absolute",
-        refine=(None,),
-        rule="best",
         cv=AllSamples(),
+        **_PAPER,
     ),
     "remurs": partial(RemursRegressorCV, PAPER_LAMBDAS, PAPER_LAMBDAS, cv=AllSamples()),
 }

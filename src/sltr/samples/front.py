@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import floor, log2
+from math import floor, log2, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from sltr.arrays import (
     to_numpy,
     unless_rounding,
 )
+from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import mode_product
 from sltr.parameters import check_choice
 from sltr.samples.samples import Samples, is_lazy
@@ -99,6 +100,16 @@ class Front:
             X = xp.take(X, as_array(rows, X, dtype=xp.int64), axis=mode + 1)
         return X
 
+    def scale_of_given(self) -> np.ndarray | None:
+        """Return what entries of samples as they were given are divided by, if any."""
+        if self.scale is None:
+            return None
+        every = (np.arange(size) for size in self.shape)
+        rows = [self.slices.get(mode, all_) for mode, all_ in enumerate(every)]
+        scale = np.ones(self.shape)
+        scale[np.ix_(*rows)] = to_numpy(self.scale)
+        return scale
+
     def in_front(self, values: np.ndarray) -> np.ndarray:
         """Return what belongs to the entries of a sample, cut as samples are."""
         for mode, rows in self.slices.items():
@@ -146,8 +157,7 @@ class FrontPlan:
     """The maps that may stand in front of a fit: what is known before one is chosen."""
 
     plain: Front  # the mask alone
-    deviation: Array | None  # of each entry in front, where units may change
-    standardize: tuple[str | None, ...]  # one, or None and "entries"
+    scales: Mapping[str | None, Array | None]  # of entries in front: one, or several
     modes: tuple[SmoothMode, ...]
 
     def front(self, standardize: str | None, strengths: Mapping[int, float]) -> Front:
@@ -156,7 +166,7 @@ class FrontPlan:
         by_mode = {smooth.mode: smooth for smooth in self.modes}
         return replace(
             self.plain,
-            scale=None if standardize is None else self.deviation,
+            scale=self.scales[standardize],
             standardize=standardize,
             strengths=dict(strengths),
             roots={mode: by_mode[mode].root(s) for mode, s in some.items()},
@@ -165,15 +175,13 @@ class FrontPlan:
     @property
     def several(self) -> bool:
         """Whether there is a choice."""
-        return len(self.standardize) > 1 or any(
-            len(m.strengths) > 1 for m in self.modes
-        )
+        return len(self.scales) > 1 or any(len(m.strengths) > 1 for m in self.modes)
 
     @property
     def first(self) -> Front:
         """The map nearest to none: the given units and strengths, or none and zero."""
         strengths = {smooth.mode: smooth.strengths[0] for smooth in self.modes}
-        return self.front(self.standardize[0], strengths)
+        return self.front(next(iter(self.scales)), strengths)
 
 
 def front_plan(
@@ -190,7 +198,7 @@ def front_plan(
     at, and samples that stay in a file or on a cluster only for their deviations.
     """
     if standardize is not None:
-        check_choice("standardize", standardize, ("entries", "auto"))
+        check_choice("standardize", standardize, ("slices", "entries", "auto"))
     modes: tuple[SmoothMode, ...] = ()
     if smooth is not None:
         from sltr.samples.smooth import smooth_modes
@@ -206,13 +214,21 @@ def front_plan(
     # Slices of a file are not cut out: what is left would not lie in whole chunks.
     smoothed = tuple(smooth.mode for smooth in modes)
     plain = Front(samples.shape, kept, modes=smoothed, varies=varies, cuts=not lazy)
-    deviation = None
-    if standardize is not None and lazy:
-        deviation = _stored_deviation(plain.samples(samples), fit_intercept)
-    elif standardize is not None:
-        deviation = _deviation(plain.cut(samples.X), samples.weight, fit_intercept)
-    units = {None: (None,), "entries": ("entries",), "auto": (None, "entries")}
-    return FrontPlan(plain, deviation, units[standardize], modes)
+    return FrontPlan(plain, _scales(plain, samples, standardize, fit_intercept), modes)
+
+
+def _scales(
+    plain: Front, samples: Samples, standardize: str | None, fit_intercept: bool
+) -> dict[str | None, Array | None]:
+    """Return what entries may be divided by, the first choice first."""
+    if standardize is None:
+        return {None: None}
+    if is_lazy(samples.X):
+        found = _stored_deviation(plain.samples(samples), fit_intercept)
+    else:
+        found = _deviation(plain, samples, fit_intercept)
+    names = ("slices", "entries") if standardize == "auto" else (standardize,)
+    return {name: SCALES[name](*found) for name in names}
 
 
 def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray:
@@ -229,26 +245,38 @@ def _varying(samples: Samples, fit_intercept: bool) -> np.ndarray:
 
 
 LEAST_DEVIATION = 0.01  # of the largest value in an entry's slice
+# Of the spread of a slice, what its entries are divided by. All of it would make noise
+# as large as signal, and none of it leaves the answer to the units.
+SLICE_POWER = 1.0 / 3.0
+LEAST_SPREAD = 1e-6  # of the largest of a mode: slices below count as this large
+BLOCK_ENTRIES = 2_000_000  # of samples that are looked at together
 
 
-def _deviation(X: Array, weight: Array, about_mean: bool) -> Array:
-    """Return the standard deviation of each entry; one where it is but rounding.
-
-    An entry that varies by less than a per cent of what its slices hold counts as
-    varying by that much. Else a set point that one new sample misses, or a sensor that
-    is off in all but one, were a thousand deviations off.
-    """
+def _deviation(plain: Front, samples: Samples, about_mean: bool) -> tuple[Array, Array]:
+    """Return the standard deviation of each entry, and its largest size."""
+    X, weight = samples.X, samples.weight
     xp = array_namespace(X)
     share = xp.reshape(weight / xp.sum(weight), (-1, *([1] * (X.ndim - 1))))
-    rest = X
+    first = plain.cut(X[:1, ...]) if about_mean else 0.0
+    mean, variance, size = 0.0, 0.0, 0.0
+    # Some rows at a time: a copy of all of them may not fit.
+    parts = row_ranges(X.shape[0], BLOCK_ENTRIES // prod(X.shape[1:]))
     if about_mean:
-        rest = X - X[:1, ...]
-        rest = rest - xp.sum(share * rest, axis=0)
-    deviation = xp.sqrt(xp.sum(share * rest**2, axis=0))
-    return _at_least(deviation, xp.max(xp.abs(X), axis=0))
+        for rows in parts:
+            rest = plain.cut(X[rows, ...]) - first
+            mean = mean + xp.sum(share[rows, ...] * rest, axis=0)
+    for rows in parts:
+        part = plain.cut(X[rows, ...])
+        rest = (part - first) - mean
+        variance = variance + xp.sum(share[rows, ...] * rest**2, axis=0)
+        largest = xp.max(xp.abs(part), axis=0)
+        size = xp.maximum(largest, size + 0.0 * largest)
+    return xp.sqrt(variance), size
 
 
-def _stored_deviation(samples: Samples, about_mean: bool) -> np.ndarray:
+def _stored_deviation(
+    samples: Samples, about_mean: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Do what `_deviation` does, in one pass over samples that stay where they are."""
     X, weight = samples.X, samples.weight
     [first] = X.take(np.array([0])).map_rows(np.array, ())
@@ -257,7 +285,8 @@ def _stored_deviation(samples: Samples, about_mean: bool) -> np.ndarray:
     mean, square = found[0] / weight.sum(), found[1] / weight.sum()
     variance = np.maximum(square - mean**2 if about_mean else square, 0.0)
     pair = np.stack([np.sqrt(variance), found[2]]).astype(X.dtype)
-    return _at_least(*pair.reshape(2, *samples.shape))
+    deviation, size = pair.reshape(2, *samples.shape)
+    return deviation, size
 
 
 def _sums_about(X: np.ndarray, weight: np.ndarray, row: np.ndarray) -> np.ndarray:
@@ -270,12 +299,20 @@ def _merged_sums(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.stack([*(one[:2] + other[:2]), np.maximum(one[2], other[2])])
 
 
-def _at_least(deviation: Array, size: Array) -> Array:
-    """Return deviations, but not less than a share of the largest entries; or one."""
+def _more_than_rounding(deviation: Array, size: Array) -> Array:
+    return deviation > 10.0 * float(array_namespace(size).finfo(size.dtype).eps) * size
+
+
+def _entry_scale(deviation: Array, size: Array) -> Array:
+    """Return the standard deviation of each entry; one where it is but rounding.
+
+    An entry that varies by less than a per cent of what its slices hold counts as
+    varying by that much. Else a set point that one new sample misses, or a sensor that
+    is off in all but one, were a thousand deviations off.
+    """
     xp = array_namespace(deviation)
-    floor = 10.0 * float(xp.finfo(size.dtype).eps) * size
     least = xp.maximum(deviation, LEAST_DEVIATION * _slice_size(size))
-    return xp.where(deviation > floor, least, 1.0)
+    return xp.where(_more_than_rounding(deviation, size), least, 1.0)
 
 
 def _slice_size(size: Array) -> Array:
@@ -292,6 +329,40 @@ def _slice_size(size: Array) -> Array:
     for other in found[1:]:
         least = xp.minimum(least, 0.0 * size + other)
     return least
+
+
+def _slice_scale(deviation: Array, size: Array) -> Array:
+    """Return a product over modes: of the spread of an entry's slices, the cube roots.
+
+    The spread of a slice is the root mean variance of its entries that vary, relative
+    to the largest along its mode. A product of factors along modes keeps ranks and
+    zeros as they are.
+    """
+    xp = array_namespace(deviation)
+    varies = _more_than_rounding(deviation, size)
+    # Squares of what is tiny may vanish.
+    unit = _or_one(xp.max(xp.where(varies, deviation, 0.0)))
+    variance = xp.where(varies, deviation / unit, 0.0) ** 2
+    varies = xp.astype(varies, deviation.dtype)
+    scale = xp.ones_like(deviation)
+    for mode in range(deviation.ndim):
+        others = tuple(m for m in range(deviation.ndim) if m != mode)
+        count = xp.sum(varies, axis=others, keepdims=True)
+        spread = xp.sqrt(xp.sum(variance, axis=others, keepdims=True))
+        spread = spread / xp.sqrt(xp.where(count > 0, count, 1.0))
+        # Slices that never vary say nothing, and keep their units.
+        spread = xp.maximum(
+            spread / _or_one(xp.max(spread)), LEAST_SPREAD + 0.0 * spread
+        )
+        scale = scale * xp.where(count > 0, spread, 1.0) ** SLICE_POWER
+    return scale
+
+
+def _or_one(x: Array) -> Array:
+    return array_namespace(x).where(x > 0, x, 1.0)
+
+
+SCALES = {"slices": _slice_scale, "entries": _entry_scale}
 
 
 # Up to this size, and down to its inverse, even the squares of squares are harmless in

@@ -52,7 +52,7 @@ def task_in_best_map(
         return _tried(prepared(front), splits)
 
     best = tried(front)
-    for units in plan.standardize[1:]:
+    for units in list(plan.scales)[1:]:
         best = _better(best, [tried(plan.front(units, front.strengths))])
     for mode in plan.modes:
         known = best.task.front

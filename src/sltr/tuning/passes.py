@@ -134,6 +134,12 @@ class StoredRefits:
         last = fold_batches(self.task, folds, 1 + len(policy.last_radii))
         return policy.most_passes - self.budget.read[0] - 2 * len(last) - 1
 
+    def lasso_rounds_left(self, folds: Folds) -> int:
+        """Return how many rounds of the Lasso on known columns may be made."""
+        if self.held:
+            return LASSO_ROUNDS
+        return min(LASSO_ROUNDS, 1 + int(self.passes_left(folds) // 2))
+
     def reweighted(
         self, more: Sequence[int] = (), folds: Folds | None = None
     ) -> dict[int, Array]:
@@ -248,11 +254,13 @@ class StoredRefits:
         columns: Columns | None = None,
         ridges: Sequence[float | None] | None = None,
         unconverged: Callable[[float], object] | None = None,
+        rounds: int = LASSO_ROUNDS,
     ) -> tuple[dict[Candidate, Array], Columns]:
         """Return Lasso fits (S, K, C) on columns that are enough, and these.
 
         Columns that correlate most with the responses are read; those left out are
-        checked against the optimality conditions, and join where they fail.
+        checked against the optimality conditions, and join where they fail: two passes
+        for each round after the first.
         """
         if self.held:
             flat = self.task.samples.flat
@@ -267,7 +275,7 @@ class StoredRefits:
             length = length_by_gram(self.task.system.gram, items)
         fits: dict[Candidate, Array] = {}
         gaps: list[float] = []
-        for last in range(1, LASSO_ROUNDS + 1):
+        for last in range(1, rounds + 1):
             own = columns.task(self.task)
             gaps.clear()  # those of earlier rounds do not matter
             fits = dict(
@@ -283,7 +291,7 @@ class StoredRefits:
                     large=large,
                 )
             )
-            if last == LASSO_ROUNDS:
+            if last == rounds:
                 break
             bare = [coef for c, coef in fits.items() if c.ridge is None]
             missing = self._missing(own, bare, thresholds, columns)

@@ -235,11 +235,11 @@ def _with_refits(
             held = with_ranks(held, refits, base, low_rank, seeds)
     while (
         len(batches) > 1
-        and (refits.held or refits.passes_left(folds) >= 2 * (LASSO_ROUNDS - 1))
+        and (rounds := refits.lasso_rounds_left(folds)) > 1
         and smaller_is_worth_it(held, batches[0])
     ):
         del batches[0]
-        held, columns = _with_lasso(held, refits, base, batches[0], columns)
+        held, columns = _with_lasso(held, refits, base, batches[0], columns, rounds)
     return held
 
 
@@ -249,9 +249,10 @@ def _with_lasso(
     base: Candidate,
     thresholds: Sequence[float],
     columns: Columns | None,
+    rounds: int = LASSO_ROUNDS,
 ) -> tuple[HeldOut, Columns]:
     """Return the table with the Lasso, and the columns that were read for it."""
-    fits, columns = refits.lasso(thresholds, base.epsilon, columns)
+    fits, columns = refits.lasso(thresholds, base.epsilon, columns, rounds=rounds)
     own, folds = columns.task(refits.task), held.folds
     each = slice(0, len(folds.rows))  # on all samples, which come last, they may differ
     distinct = {
