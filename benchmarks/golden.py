@@ -373,6 +373,129 @@ def constant_response():
     return X, np.full_like(y, 3.0), X_new
 
 
+def several(n=50, shape_out=(3, 2), seed=21):
+    """Return samples with tensors of responses, which share a pattern."""
+    X, y, X_new = planted(n, (5, 4, 3), seed=seed)
+    rng = np.random.default_rng(seed)
+    Y = np.multiply.outer(y, 1.0 + np.arange(6.0).reshape(3, 2)[: shape_out[0]])
+    Y = Y.reshape(n, *shape_out)
+    return X, Y + rng.normal(size=Y.shape), X_new
+
+
+def unmeasured():
+    """Return tensors of responses of which some were not measured."""
+    X, Y, X_new = several()
+    Y[:7, 0, 0], Y[3, ...] = np.nan, np.nan
+    return X, Y, X_new
+
+
+def numbers_of_events():
+    """Return counts as responses."""
+    X, y, X_new = planted(70, (5, 4, 3), seed=22)
+    rate = np.exp((y - y.mean()) / y.std() / 2.0)
+    return X, np.random.default_rng(22).poisson(rate).astype(float), X_new
+
+
+def responses_and_likelihoods() -> None:
+    """Register fits of several responses, and by the likelihood of labels or counts."""
+    One, Tuned = sltr.SLTRRegressor, sltr.SLTRRegressorCV
+    Label, TunedLabel = sltr.SLTRClassifier, sltr.SLTRClassifierCV
+    for kind in (None, "scale", "reweight", "tucker", "cp", "sparse"):
+        given = {"refine": kind}
+        fit(f"responses {kind}", lambda g=given: One(1.0, 0.2, 0.2, **g), several)
+        counts = {**given, "refine": None} if kind == "scale" else given
+        fit(
+            f"counts {kind}",
+            lambda g=counts: One("loo", 0.2, 0.2, family="poisson", **g),
+            numbers_of_events,
+        )
+    fit("responses apart", lambda: One(responses="separate", refine="cp"), several)
+    fit("responses given", lambda: One(refine=("cp", 2, 0.1)), several)
+    fit("responses slices", lambda: One(1.0, slices=0, positive=True), several)
+    fit("responses lost", lambda: One(missing_y="ridge"), unmeasured)
+    few = {"cv": 3, **SMALL}
+    fit("cv responses", lambda: Tuned(**few), several)
+    fit("cv responses shared", lambda: Tuned(responses="shared", **few), several)
+    fit("cv responses best", lambda: Tuned(rule="best", **few), several)
+    fit("cv responses 1se", lambda: Tuned(rule="1se", **few), several)
+    fit("cv responses lost", lambda: Tuned(missing_y="ridge", **few), unmeasured)
+    fit("cv counts", lambda: Tuned(family="poisson", **few), numbers_of_events)
+    fit(
+        "cv counts best",
+        lambda: Tuned(family="poisson", rule="best", **few),
+        numbers_of_events,
+    )
+    for family, problem in {"binomial": labelled, "multinomial": many}.items():
+        fit(f"label {family}", lambda f=family: Label(family=f), problem)
+        fit(
+            f"label {family} cp", lambda f=family: Label(family=f, refine="cp"), problem
+        )
+        fit(f"label cv {family}", lambda f=family: TunedLabel(family=f, **few), problem)
+    fit("label three shared", lambda: Label(responses="shared", refine="tucker"), many)
+    fit("label balanced", lambda: Label(class_weight="balanced"), labelled)
+
+
+def maps_in_front() -> None:
+    """Register fits with masks, units, smooth modes, gaps, covariates and structure."""
+    One, Tuned = sltr.SLTRRegressor, sltr.SLTRRegressorCV
+    few, age = {"cv": 3, **SMALL}, np.arange(60.0) % 7
+    mask = np.ones((6, 5, 4), bool)
+    mask[4:], mask[0, 0] = False, False
+    table = np.array([[a, "fmt"[int(a) % 3]] for a in age], dtype=object)
+    weight = 1.0 + np.arange(120.0).reshape(6, 5, 4) % 3
+    options: dict[str, dict] = {
+        "mask": {"mask": mask},
+        "units auto": {"standardize": "auto"},
+        "entries": {"standardize": "entries"},
+        "smooth": {"smooth": {0: "auto", 2: 1.0}, "mask": mask},
+        "slices": {"slices": (0,), "standardize": "slices", "mask": mask},
+        "entry weights": {"entry_weights": weight, "positive": True},
+    }
+    for name, given in options.items():
+        fit(f"one {name}", lambda g=given: One(1.0, 0.2, 0.2, **g))
+        fit(f"cv {name}", lambda g=given: Tuned(**g, **few))
+    for missing in ("mean", "low_rank"):
+        fit(f"cv {missing}", lambda m=missing: Tuned(missing=m, **few), with_gaps)
+    new = {"covariates": table[:20]}
+    fit("one covariates", lambda: One(refine="tucker"), covariates=table, new=new)
+    fit("cv covariates", lambda: Tuned(**few), covariates=table, new=new)
+    groups = np.repeat(np.arange(12), 5)
+    fit("cv units groups", lambda: Tuned(standardize="auto", **few), groups=groups)
+    fit("cv default groups", Tuned, groups=groups)
+    fit("cv noise", lambda: Tuned(cv=3), only_noise)
+    FITS["cv zarr mask"] = _stored(
+        lambda: Tuned(mask=mask, memory_limit="200KB", **few), as_zarr, 60, (6, 5, 4)
+    )
+    for kind in ("reweight", "cp", "tucker", "sparse"):
+        given = {"refine": kind, "memory_limit": "2MB"}
+        FITS[f"one zarr {kind}"] = _stored(
+            lambda g=given: One(**g), as_zarr, 90, (12, 11, 10)
+        )
+
+
+def with_gaps():
+    """Return samples with missing entries."""
+    X, y, X_new = planted()
+    X[np.random.default_rng(23).random(X.shape) < 0.1] = np.nan
+    return X, y, X_new
+
+
+def only_noise():
+    """Return responses that have nothing to do with the samples."""
+    X, y, X_new = planted()
+    return X, np.random.default_rng(24).permutation(y), X_new
+
+
+@named("test regression", sltr.SLTRRegressorCV)
+@named("test labels", sltr.SLTRClassifierCV)
+def permutation(make):
+    """Return a permutation test of a tuned model."""
+    X, y, _ = labelled() if "Class" in make.__name__ else planted()
+    model = make(cv=3, refine=(None, "cp"), **SMALL).fit(X, y)
+    found = sltr.inference.permutation_test(model, X, y, n=9, random_state=0)
+    return dict(vars(found))
+
+
 def peer_fits() -> None:
     """Register the fits of all peers, tuned and not."""
     weight, groups = weights_of(60), np.repeat(np.arange(12), 5)
@@ -1093,6 +1216,8 @@ def main() -> int:
 
 sltr_fits()
 odd_samples()
+responses_and_likelihoods()
+maps_in_front()
 peer_fits()
 elsewhere()
 
