@@ -966,8 +966,10 @@ def signatures() -> dict[str, str]:
             if inspect.ismodule(thing):
                 continue
             found[where] = _signature(thing)
-            if inspect.isclass(thing) and not is_dataclass(thing):
-                methods = [n for n in dir(thing) if n[0] != "_" and callable(thing)]
+            estimates = inspect.isclass(thing) and issubclass(thing, BaseEstimator)
+            if estimates or (inspect.isclass(thing) and not is_dataclass(thing)):
+                named = [n for n in dir(thing) if n[0] != "_"]
+                methods = [n for n in named if callable(getattr(thing, n))]
                 found |= {
                     f"{where}.{method}": _signature(getattr(thing, method))
                     for method in methods
@@ -985,8 +987,12 @@ def public_names(module: Any) -> list[str]:
 
 
 def _signature(thing: Any) -> str:
+    """Return the parameters; what comes back, the fits show."""
     try:
-        return ADDRESS.sub("", str(inspect.signature(thing)))
+        parameters = inspect.signature(thing).replace(
+            return_annotation=inspect.Signature.empty
+        )
+        return ADDRESS.sub("", str(parameters))
     except (TypeError, ValueError):
         return type(thing).__name__
 

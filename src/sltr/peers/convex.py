@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import (
@@ -28,14 +28,15 @@ from sltr.arrays import (
 from sltr.core.problem import Result
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
-from sltr.estimators.base import predict_linear
+from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.estimators.labels import label_shift
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.convex_admm import AdmmResult, penalised_admm, positive
 from sltr.peers.search import LinearTrials, linear_attributes, search
+from sltr.samples.check import check_samples
 from sltr.samples.front import centre
 from sltr.samples.samples import Samples
-from sltr.tuning.folds import Split
+from sltr.tuning.folds import Split, weighted_splits
 
 
 class TensorNorm(Protocol):
@@ -409,27 +410,34 @@ def weight_grids(
 class _Convex(BaseEstimator):
     """What Remurs and Sturm share: how they are fitted, tuned and remembered."""
 
+    alpha_low: float
+    alpha_sparse: float
     alphas_low: Any
     alphas_sparse: Any
     alpha_ridge: float
     n_alphas: int
+    cv: Any
     scoring: Any
     fit_intercept: bool
     tol: float
     max_iter: int
     n_jobs: int | None
 
+    def _norms(self, order: int) -> Sequence[TensorNorm]:
+        """Return the low-rank norms: those of Remurs, unless a subclass has others."""
+        return mode_norms(order)
+
     def _shift(self, targets: Array) -> float:
         """Return what is subtracted from targets (K, n), and added to intercepts."""
         labels = is_classifier(self)
         return label_shift(targets.shape[0], self.fit_intercept) if labels else 0.0
 
-    def _fits(self, samples, targets, norms, weights) -> ConvexFits:
+    def _fits(self, samples, targets, weights) -> ConvexFits:
         shift = self._shift(targets)
         fits = convex_fits(
             samples,
             targets - shift,
-            norms,
+            self._norms(len(samples.shape)),
             weights,
             fit_intercept=self.fit_intercept,
             tol=self.tol,
@@ -437,9 +445,14 @@ class _Convex(BaseEstimator):
         )
         return fits if shift == 0.0 else replace(fits, intercept=fits.intercept + shift)
 
-    def _fit_one(self, samples, targets, norms, weights: Weights) -> Any:
+    def _fit_given(self, samples: Samples, targets: Array) -> Self:
+        """Fit with the weights that are parameters."""
+        given = (self.alpha_low, self.alpha_sparse, self.alpha_ridge)
+        return self._fit_one(samples, targets, Weights.single(*given))
+
+    def _fit_one(self, samples, targets, weights: Weights) -> Self:
         """Fit the only pair of weights to responses (K, n), and remember it."""
-        fits = self._fits(samples, targets, norms, weights)
+        fits = self._fits(samples, targets, weights)
         self.coef_, self.intercept_ = linear_attributes(
             fits.coef[0, ...], fits.intercept[0, ...], labels=is_classifier(self)
         )
@@ -453,14 +466,14 @@ class _Convex(BaseEstimator):
         self,
         samples: Samples,
         targets: Array,
-        norms: Sequence[TensorNorm],
         folds: list[Split],
         *,
         truth: np.ndarray | None = None,
         indicators: np.ndarray | None = None,
         weighted: bool,
-    ) -> Any:
+    ) -> Self:
         """Choose the weights by cross-validation, then fit to all samples."""
+        norms = self._norms(len(samples.shape))
         low, sparse = self.alphas_low, self.alphas_sparse
         if low is None or sparse is None:
             shifted = targets - self._shift(targets)
@@ -474,7 +487,7 @@ class _Convex(BaseEstimator):
         def fit_all(rows: np.ndarray) -> ConvexFits:
             xp = array_namespace(targets)
             part = xp.take(targets, as_array(rows, targets, dtype=xp.int64), axis=1)
-            return self._fits(samples.take(rows), part, norms, weights)
+            return self._fits(samples.take(rows), part, weights)
 
         searched = search(
             self,
@@ -497,7 +510,7 @@ class _Convex(BaseEstimator):
         self.alpha_low_ = searched.params["alpha_low"]
         self.alpha_sparse_ = searched.params["alpha_sparse"]
         chosen = Weights((self.alpha_low_,), (self.alpha_sparse_,), weights.ridge)
-        return self._fit_one(samples, targets, norms, chosen)
+        return self._fit_one(samples, targets, chosen)
 
     def _warn(self, what: str) -> None:
         """Warn that the budget ran out before the duality gap reached `tol`."""
@@ -511,3 +524,27 @@ class _Convex(BaseEstimator):
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
+
+
+class _ConvexRegressor(RegressorMixin, _Convex):
+    """How Remurs and Sturm are fitted with given weights."""
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight)
+        return self._fit_given(samples, samples.y[None, :])
+
+
+class _ConvexRegressorCV(RegressorMixin, _Convex):
+    """How Remurs and Sturm are tuned."""
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
+        """Choose the weights, then fit; `groups` are passed to the splitter."""
+        samples = check_samples(self, X, y, sample_weight)
+        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
+        weighted = sample_weight is not None
+        return self._fit_best(samples, samples.y[None, :], folds, weighted=weighted)

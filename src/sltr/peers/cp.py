@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
     ALPHAS_RIDGE,
     Prepared,
-    TensorGLMBase,
-    TensorGLMSearch,
+    _TensorGLMBase,
+    _TensorGLMSearch,
     choose_by_bic,
     prepare,
     scores_with_covariates,
@@ -27,33 +27,21 @@ from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
 
 
-class _CP(TensorGLMBase):
+@dataclass(eq=False, repr=False)
+class _CP(_TensorGLMBase):
     """What `CPRegressor` and `CPClassifier` share: all parameters but the family."""
 
-    def __init__(
-        self,
-        rank: int | str = "bic",
-        *,
-        ranks: Sequence[int] = (1, 2, 3),
-        alpha_ridge: float = 1e-3,
-        alpha_l1: float = 0.0,
-        n_restarts: int = 2,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        random_state: Any = 0,
-    ):
-        self.rank = rank
-        self.ranks = ranks
-        self.alpha_ridge = alpha_ridge
-        self.alpha_l1 = alpha_l1
-        self.n_restarts = n_restarts
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    rank: int | str = "bic"
+    _: KW_ONLY
+    ranks: Sequence[int] = (1, 2, 3)
+    alpha_ridge: float = 1e-3
+    alpha_l1: float = 0.0
+    n_restarts: int = 2
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 200
+    random_state: Any = 0
 
     def _fit(self, prepared: Prepared) -> Any:
         forms = _cp_forms(self.rank, self.ranks, self.shape_in_)
@@ -62,6 +50,7 @@ class _CP(TensorGLMBase):
         return self._finish(prepared, fit)
 
 
+@dataclass(eq=False, repr=False)
 class CPRegressor(RegressorBeside, _CP):
     r"""Generalised linear model whose coefficient tensor has a low CP rank.
 
@@ -133,34 +122,8 @@ class CPRegressor(RegressorBeside, _CP):
     (2, True)
     """
 
-    def __init__(
-        self,
-        rank: int | str = "bic",
-        *,
-        ranks: Sequence[int] = (1, 2, 3),
-        family: str = "normal",
-        alpha_ridge: float = 1e-3,
-        alpha_l1: float = 0.0,
-        n_restarts: int = 2,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        random_state: Any = 0,
-    ):
-        super().__init__(
-            rank,
-            ranks=ranks,
-            alpha_ridge=alpha_ridge,
-            alpha_l1=alpha_l1,
-            n_restarts=n_restarts,
-            fit_intercept=fit_intercept,
-            feature_shape=feature_shape,
-            tol=tol,
-            max_iter=max_iter,
-            random_state=random_state,
-        )
-        self.family = family
+    _: KW_ONLY
+    family: str = "normal"
 
     @unchanged_on_failure
     def fit(
@@ -270,7 +233,8 @@ def _cp_forms(
     return [Form(CP, shape, check_count(rank, "rank", largest=largest))]
 
 
-class CPRegressorCV(TensorGLMSearch):
+@dataclass(eq=False, repr=False)
+class CPRegressorCV(_TensorGLMSearch):
     """`CPRegressor` with rank and ridge chosen by cross-validation.
 
     For each rank the ridge falls from its largest value, every fit starting from its
@@ -315,49 +279,24 @@ class CPRegressorCV(TensorGLMSearch):
     2
     """
 
-    def __init__(
-        self,
-        ranks: Sequence[int] = (1, 2, 3),
-        *,
-        alphas_ridge: Sequence[float] = ALPHAS_RIDGE,
-        family: str = "normal",
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        rule: str = "best",
-        alpha_l1: float = 0.0,
-        n_restarts: int = 2,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        random_state: Any = 0,
-        n_jobs: int | None = None,
-    ):
-        self.ranks = ranks
-        self.alphas_ridge = alphas_ridge
-        self.family = family
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.alpha_l1 = alpha_l1
-        self.n_restarts = n_restarts
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    ranks: Sequence[int] = (1, 2, 3)
+    _: KW_ONLY
+    alphas_ridge: Sequence[float] = ALPHAS_RIDGE
+    family: str = "normal"
+    cv: Any = 5
+    scoring: str | Callable | None = None
+    rule: str = "best"
+    alpha_l1: float = 0.0
+    n_restarts: int = 2
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 200
+    random_state: Any = 0
+    n_jobs: int | None = None
 
-    @unchanged_on_failure
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        covariates: Any = None,
-        groups: Any = None,
-    ) -> CPRegressorCV:
-        """Choose and fit; see `CPRegressor.fit`. `groups` go to the splitter."""
-        given = (X, y, sample_weight, covariates, groups)
-        forms = partial(_cp_forms, "bic", self.ranks)
-        return self._fit_best(*given, forms, "rank", CPRegressor, self.alpha_l1)
+    _plain = CPRegressor
+    _rank_name = "rank"
+
+    def _forms(self, shape: tuple[int, ...]) -> list[Form]:
+        return _cp_forms("bic", self.ranks, shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from sltr.samples.samples import Samples
 from sltr.tuning.folds import Split
 
 
+@dataclass(eq=False, repr=False)
 class TensorRidge(TensorResponses, BaseEstimator):
     """Ridge regression on tensors: SLTR's pilot as a model of its own.
 
@@ -62,16 +64,10 @@ class TensorRidge(TensorResponses, BaseEstimator):
            [1. , 1.5]])
     """
 
-    def __init__(
-        self,
-        epsilon: float | str = "loo",
-        *,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-    ):
-        self.epsilon = epsilon
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
+    epsilon: float | str = "loo"
+    _: KW_ONLY
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorRidge:
@@ -102,6 +98,7 @@ class TensorRidge(TensorResponses, BaseEstimator):
         self.cv_results_, self.scored_by_ = searched.table, searched.scored_by
 
 
+@dataclass(eq=False, repr=False)
 class ElemRidge(RegressorMixin, BaseEstimator):
     """The elementary estimator: the ridge pilot, soft-thresholded.
 
@@ -142,20 +139,12 @@ class ElemRidge(RegressorMixin, BaseEstimator):
            [0.5, 1. ]])
     """
 
-    def __init__(
-        self,
-        epsilon: float | str = "loo",
-        lambda_sparse: float = 0.1,
-        *,
-        radius: str = "relative",
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-    ):
-        self.epsilon = epsilon
-        self.lambda_sparse = lambda_sparse
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
+    epsilon: float | str = "loo"
+    lambda_sparse: float = 0.1
+    _: KW_ONLY
+    radius: str = "relative"
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ElemRidge:

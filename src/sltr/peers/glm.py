@@ -7,12 +7,13 @@ square; so a fit does not change with the units of X and y.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import log
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,7 +22,11 @@ from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
 from sltr.core.families import FAMILIES
-from sltr.estimators.base import RegressorBeside, scores_with_covariates
+from sltr.estimators.base import (
+    RegressorBeside,
+    scores_with_covariates,
+    unchanged_on_failure,
+)
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import search
 from sltr.refine.factors import CP, Form, Unfoldings
@@ -250,7 +255,7 @@ def choose_by_bic(
     return min(fits, key=lambda fit: bic(prepared, fit))
 
 
-class TensorGLMBase(BaseEstimator):
+class _TensorGLMBase(BaseEstimator):
     """What the CP, Tucker and TRR models share: predictions and fitted attributes."""
 
     fit_intercept: bool
@@ -356,7 +361,7 @@ class GlmTrials:
         return candidate
 
 
-class TensorGLMSearch(RegressorBeside, TensorGLMBase):
+class _TensorGLMSearch(RegressorBeside, _TensorGLMBase):
     """What the tuned CP and Tucker models share: the choice of a form and a ridge."""
 
     alphas_ridge: Sequence[float]
@@ -366,24 +371,26 @@ class TensorGLMSearch(RegressorBeside, TensorGLMBase):
     rule: str
     scoring: Any
     shape_in_: tuple[int, ...]
+    alpha_l1: float = 0.0  # CP has it as a parameter
+    _plain: type  # the estimator of one pair of form and ridge
+    _rank_name: str  # its parameter for the rank
 
-    def _fit_best(
+    @abstractmethod
+    def _forms(self, shape: tuple[int, ...]) -> list[Form]:
+        """Return the forms that there are for samples of a shape."""
+
+    @unchanged_on_failure
+    def fit(
         self,
         X: Any,
         y: Any,
-        sample_weight: Any,
-        covariates: Any,
-        groups: Any,
-        list_forms: Callable[[tuple[int, ...]], list[Form]],
-        name: str,
-        plain: type,
-        l1: float = 0.0,
-    ) -> Any:
-        """Score all pairs of form and ridge, and fit the best on all samples.
+        sample_weight: Any = None,
+        covariates: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Score all pairs of form and ridge on folds, and fit the best.
 
-        `list_forms` says which forms there are for samples of a shape; `plain` is the
-        estimator of one pair, `name` its parameter for the rank. Ridges fall, and
-        every fit starts from the one before it.
+        Arguments are as for the model that is not tuned; `groups` go to the splitter.
         """
         check_rule(self.rule)
         samples, Z = self._checked(X, y, sample_weight, covariates, self.family)
@@ -391,7 +398,7 @@ class TensorGLMSearch(RegressorBeside, TensorGLMBase):
         folds = weighted_splits(
             self.cv, y, sample_weight, groups=groups, classifier=labels
         )
-        forms = list_forms(self.shape_in_)
+        forms, l1, name = self._forms(self.shape_in_), self.alpha_l1, self._rank_name
         alphas = _falling(self.alphas_ridge)
         pairs = [(form, alpha) for form in forms for alpha in alphas]
 
@@ -402,7 +409,7 @@ class TensorGLMSearch(RegressorBeside, TensorGLMBase):
             models = []
             for (form, alpha), fit in zip(pairs, chain(*paths), strict=True):
                 params = {name: form.rank, "alpha_ridge": alpha, "family": self.family}
-                candidate = plain(**params)
+                candidate = self._plain(**params)
                 candidate.shape_in_ = self.shape_in_
                 candidate.n_covariates_in_ = Z.shape[1]
                 models.append(candidate._remember(prepared, fit))
@@ -430,6 +437,7 @@ class TensorGLMSearch(RegressorBeside, TensorGLMBase):
         self.best_score_, self.cv_results_ = searched.best_score, searched.table
         self.scored_by_ = searched.scored_by
         prepared = prepare(samples, Z, self.family, self.fit_intercept)
+        # Ridges fall, and every fit starts from the one before it.
         larger = alphas[: alphas.index(self.alpha_ridge_) + 1]
         fit = fit_path(prepared, form, self, larger, l1=l1)[-1]
         return self._finish(prepared, fit)

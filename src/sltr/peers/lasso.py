@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import ElasticNet, enet_path
 
 from sltr.arrays import Array, as_array, to_numpy
-from sltr.core.tensor import flatten
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import LinearTrials, search
 from sltr.samples.check import check_samples
 from sltr.samples.front import centre
 from sltr.samples.samples import Samples
-from sltr.tuning.folds import Split, weighted_splits
+from sltr.tuning.folds import weighted_splits
 
 
-class _Lasso(BaseEstimator):
-    """What Lasso and Elastic Net share: how one weight is fitted, and the best."""
+class _Lasso(RegressorMixin, BaseEstimator):
+    """What Lasso and Elastic Net share: how one weight is fitted, and predictions."""
 
-    alphas: Any
-    n_alphas: int
+    l1_ratio: float = 1.0  # that of the Lasso; Elastic Net has it as a parameter
     fit_intercept: bool
     tol: float
     max_iter: int
-    n_jobs: int | None
 
-    def _fit_one(self, samples: Samples, alpha: float, l1_ratio: float) -> Any:
+    def _fit_one(self, samples: Samples, alpha: float, l1_ratio: float) -> Self:
         """Fit one weight, and remember the coefficient in the tensor's shape."""
         solver = ElasticNet(
             alpha=alpha,
@@ -54,10 +52,41 @@ class _Lasso(BaseEstimator):
         self.dual_gap_ = float(solver.dual_gap_)
         return self
 
-    def _fit_best(
-        self, samples: Samples, alphas: np.ndarray, l1_ratio: float, folds: list[Split]
-    ) -> Any:
-        """Choose the weight of least squared error, then fit to all samples."""
+    def predict(self, X: Any) -> Array:
+        """Return predictions of shape (n,)."""
+        return predict_linear(self, X)
+
+
+class _Plain(_Lasso):
+    """What `TensorLasso` and `TensorElasticNet` share: the fit of a given weight."""
+
+    alpha: float
+
+    @unchanged_on_failure
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
+        samples = check_samples(self, X, y, sample_weight)
+        alpha = check_nonnegative(self.alpha, "alpha")
+        return self._fit_one(samples, alpha, check_share(self.l1_ratio))
+
+
+class _Tuned(_Lasso):
+    """What their tuned versions share: the choice of the weight."""
+
+    alphas: Any
+    n_alphas: int
+    cv: Any
+    n_jobs: int | None
+
+    @unchanged_on_failure
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
+        """Choose the weight, then fit; `groups` are passed to the splitter."""
+        samples = check_samples(self, X, y, sample_weight)
+        l1_ratio = check_share(self.l1_ratio)
+        alphas = self._alphas(samples, l1_ratio)
+        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
         searched = search(
             self,
             samples,
@@ -88,7 +117,7 @@ class _Lasso(BaseEstimator):
             max_iter=check_count(self.max_iter, "max_iter"),
         )
         coef = as_array(coefs.T.reshape(-1, *samples.shape), samples.X)
-        return LinearTrials(coef[:, None, ...], data.intercept(flatten(coef))[:, None])
+        return LinearTrials.of_one_response(coef, data)
 
     def _alphas(self, samples: Samples, l1_ratio: float) -> np.ndarray:
         """Return the candidates given, or scikit-learn's default grid, falling."""
@@ -111,12 +140,9 @@ class _Lasso(BaseEstimator):
         largest = correlation * data.X_unit * data.y_unit / total / l1_ratio or 1.0
         return np.geomspace(largest, 1e-3 * largest, self.n_alphas)
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
 
-
-class TensorLasso(RegressorMixin, _Lasso):
+@dataclass(eq=False, repr=False)
+class TensorLasso(_Plain):
     """Lasso on the tensor's entries.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -154,30 +180,16 @@ class TensorLasso(RegressorMixin, _Lasso):
     ((5, 4, 3), [0, 12])
     """
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        *,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 10_000,
-    ):
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-
-    @unchanged_on_failure
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorLasso:
-        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
-        samples = check_samples(self, X, y, sample_weight)
-        alpha = check_nonnegative(self.alpha, "alpha")
-        return self._fit_one(samples, alpha, 1.0)
+    alpha: float = 1.0
+    _: KW_ONLY
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 10_000
 
 
-class TensorElasticNet(RegressorMixin, _Lasso):
+@dataclass(eq=False, repr=False)
+class TensorElasticNet(_Plain):
     """Elastic Net on the tensor's entries.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -212,29 +224,13 @@ class TensorElasticNet(RegressorMixin, _Lasso):
     ((5, 4, 3), [0, 12])
     """
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        *,
-        l1_ratio: float = 0.5,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 10_000,
-    ):
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-
-    @unchanged_on_failure
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TensorElasticNet:
-        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
-        samples = check_samples(self, X, y, sample_weight)
-        alpha = check_nonnegative(self.alpha, "alpha")
-        return self._fit_one(samples, alpha, check_share(self.l1_ratio))
+    alpha: float = 1.0
+    _: KW_ONLY
+    l1_ratio: float = 0.5
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 10_000
 
 
 def check_share(l1_ratio: Any) -> float:
@@ -252,7 +248,8 @@ def check_share(l1_ratio: Any) -> float:
     return share
 
 
-class TensorLassoCV(RegressorMixin, _Lasso):
+@dataclass(eq=False, repr=False)
+class TensorLassoCV(_Tuned):
     """`TensorLasso` with its weight chosen by cross-validated squared error.
 
     Parameters
@@ -288,39 +285,19 @@ class TensorLassoCV(RegressorMixin, _Lasso):
     True
     """
 
-    def __init__(
-        self,
-        alphas: Sequence[float] | None = None,
-        *,
-        n_alphas: int = 100,
-        cv: Any = 5,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 10_000,
-        n_jobs: int | None = None,
-    ):
-        self.alphas = alphas
-        self.n_alphas = n_alphas
-        self.cv = cv
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-
-    @unchanged_on_failure
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> TensorLassoCV:
-        """Choose the weight, then fit; `groups` are passed to the splitter."""
-        samples = check_samples(self, X, y, sample_weight)
-        alphas = self._alphas(samples, 1.0)
-        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        return self._fit_best(samples, alphas, 1.0, folds)
+    alphas: Sequence[float] | None = None
+    _: KW_ONLY
+    n_alphas: int = 100
+    cv: Any = 5
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 10_000
+    n_jobs: int | None = None
 
 
-class TensorElasticNetCV(RegressorMixin, _Lasso):
+@dataclass(eq=False, repr=False)
+class TensorElasticNetCV(_Tuned):
     """`TensorElasticNet` with its weight chosen by cross-validated squared error.
 
     As there, X should be scaled beforehand: no candidate predicts much from entries
@@ -352,36 +329,13 @@ class TensorElasticNetCV(RegressorMixin, _Lasso):
     True
     """
 
-    def __init__(
-        self,
-        alphas: Sequence[float] | None = None,
-        *,
-        n_alphas: int = 100,
-        l1_ratio: float = 0.5,
-        cv: Any = 5,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 10_000,
-        n_jobs: int | None = None,
-    ):
-        self.alphas = alphas
-        self.n_alphas = n_alphas
-        self.l1_ratio = l1_ratio
-        self.cv = cv
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-
-    @unchanged_on_failure
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> TensorElasticNetCV:
-        """Choose the weight, then fit; `groups` are passed to the splitter."""
-        samples = check_samples(self, X, y, sample_weight)
-        l1_ratio = check_share(self.l1_ratio)
-        alphas = self._alphas(samples, l1_ratio)
-        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        return self._fit_best(samples, alphas, l1_ratio, folds)
+    alphas: Sequence[float] | None = None
+    _: KW_ONLY
+    n_alphas: int = 100
+    l1_ratio: float = 0.5
+    cv: Any = 5
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 10_000
+    n_jobs: int | None = None

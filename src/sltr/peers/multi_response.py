@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import product
 from typing import Any
 
@@ -176,6 +176,7 @@ def _rising_ranks(ranks: Sequence[int], most: int) -> list[int]:
     return sorted({min(check_count(rank, "ranks"), most) for rank in ranks})
 
 
+@dataclass(eq=False, repr=False)
 class ReducedRankRegressorCV(_MultiResponseCV, BaseEstimator):
     """Reduced-rank ridge regression, penalty and rank chosen by cross-validation.
 
@@ -219,22 +220,13 @@ class ReducedRankRegressorCV(_MultiResponseCV, BaseEstimator):
     (1, (4, 3, 3))
     """
 
-    def __init__(
-        self,
-        ranks: Sequence[int] | None = None,
-        *,
-        epsilons: Sequence[float] = RIDGES,
-        cv: Any = 5,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        n_jobs: int | None = None,
-    ):
-        self.ranks = ranks
-        self.epsilons = epsilons
-        self.cv = cv
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.n_jobs = n_jobs
+    ranks: Sequence[int] | None = None
+    _: KW_ONLY
+    epsilons: Sequence[float] = RIDGES
+    cv: Any = 5
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    n_jobs: int | None = None
 
     def _candidates(self, samples: Samples) -> dict[str, list]:
         asked = range(1, 11) if self.ranks is None else self.ranks
@@ -275,6 +267,7 @@ def _reduced_rank(data: _Centred, epsilon: float) -> tuple[np.ndarray, np.ndarra
     return coef, vectors[:, ::-1]
 
 
+@dataclass(eq=False, repr=False)
 class TensorMultiTaskLassoCV(_MultiResponseCV, BaseEstimator):
     """scikit-learn's multi-task Lasso on the tensor's entries, tuned.
 
@@ -315,26 +308,15 @@ class TensorMultiTaskLassoCV(_MultiResponseCV, BaseEstimator):
     ((4, 3, 3), True)
     """
 
-    def __init__(
-        self,
-        alphas: Sequence[float] | None = None,
-        *,
-        n_alphas: int = 20,
-        cv: Any = 5,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_jobs: int | None = None,
-    ):
-        self.alphas = alphas
-        self.n_alphas = n_alphas
-        self.cv = cv
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
+    alphas: Sequence[float] | None = None
+    _: KW_ONLY
+    n_alphas: int = 20
+    cv: Any = 5
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_jobs: int | None = None
 
     def _candidates(self, samples: Samples) -> dict[str, list]:
         if self.alphas is not None:
@@ -369,6 +351,7 @@ class TensorMultiTaskLassoCV(_MultiResponseCV, BaseEstimator):
         return found, int(np.max(solver.n_iter_))
 
 
+@dataclass(eq=False, repr=False)
 class TensorOnTensorRegressorCV(_MultiResponseCV, BaseEstimator):
     """Regression of tensors on tensors by a CP coefficient, tuned.
 
@@ -411,26 +394,15 @@ class TensorOnTensorRegressorCV(_MultiResponseCV, BaseEstimator):
     (1, True)
     """
 
-    def __init__(
-        self,
-        ranks: Sequence[int] = (1, 2, 3, 4),
-        *,
-        alphas: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0),
-        cv: Any = 5,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        n_jobs: int | None = None,
-    ):
-        self.ranks = ranks
-        self.alphas = alphas
-        self.cv = cv
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
+    ranks: Sequence[int] = (1, 2, 3, 4)
+    _: KW_ONLY
+    alphas: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    cv: Any = 5
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 200
+    n_jobs: int | None = None
 
     def _candidates(self, samples: Samples) -> dict[str, list]:
         most = CP.largest_rank((*samples.shape, *self.shape_out_))

@@ -3,78 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 
 from sltr.arrays import Array, as_array
 from sltr.estimators.base import linear_scores, unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
-from sltr.peers.convex import Weights, _Convex, mode_norms
+from sltr.peers.convex import _Convex, _ConvexRegressor, _ConvexRegressorCV
 from sltr.samples.check import check_samples
 from sltr.tuning.folds import weighted_splits
 from sltr.tuning.scores import class_numbers
 
 
+@dataclass(eq=False, repr=False)
 class _Remurs(_Convex):
     """The parameters of regressor and classifier; `RemursRegressor` explains them."""
 
-    def __init__(
-        self,
-        alpha_sparse: float = 1.0,
-        alpha_low: float = 1.0,
-        alpha_ridge: float = 0.0,
-        *,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-    ):
-        self.alpha_sparse = alpha_sparse
-        self.alpha_low = alpha_low
-        self.alpha_ridge = alpha_ridge
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-
-    def _weights(self) -> Weights:
-        return Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge)
+    alpha_sparse: float = 1.0
+    alpha_low: float = 1.0
+    alpha_ridge: float = 0.0
+    _: KW_ONLY
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 5000
 
 
+@dataclass(eq=False, repr=False)
 class _RemursCV(_Convex):
     """The parameters of both tuned ones; `RemursRegressorCV` explains them."""
 
-    def __init__(
-        self,
-        alphas_sparse: Sequence[float] | None = None,
-        alphas_low: Sequence[float] | None = None,
-        alpha_ridge: float = 0.0,
-        *,
-        n_alphas: int = 7,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-    ):
-        self.alphas_sparse = alphas_sparse
-        self.alphas_low = alphas_low
-        self.alpha_ridge = alpha_ridge
-        self.n_alphas = n_alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
+    alphas_sparse: Sequence[float] | None = None
+    alphas_low: Sequence[float] | None = None
+    alpha_ridge: float = 0.0
+    _: KW_ONLY
+    n_alphas: int = 7
+    cv: Any = 5
+    scoring: str | Callable | None = None
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 5000
+    n_jobs: int | None = None
 
 
-class RemursRegressor(RegressorMixin, _Remurs):
+class _Classifier(ClassifierMixin):
+    """How both classifiers decide."""
+
+    classes_: np.ndarray
+
+    def decision_function(self, X: Any) -> Array:
+        """Return scores, positive for the second class; (n, K) for K > 2 classes."""
+        return linear_scores(self, X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return labels of shape (n,)."""
+        scores = self.decision_function(X)  # says first if the model is not fitted
+        return winning_labels(self.classes_, scores)
+
+
+class RemursRegressor(_ConvexRegressor, _Remurs):
     """Sparse multilinear regression with nuclear norms of all unfoldings.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -124,15 +115,8 @@ class RemursRegressor(RegressorMixin, _Remurs):
     ((5, 4, 3), True)
     """
 
-    @unchanged_on_failure
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RemursRegressor:
-        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
-        samples = check_samples(self, X, y, sample_weight)
-        norms = mode_norms(len(samples.shape))
-        return self._fit_one(samples, samples.y[None, :], norms, self._weights())
 
-
-class RemursClassifier(ClassifierMixin, _Remurs):
+class RemursClassifier(_Classifier, _Remurs):
     """Classification by `RemursRegressor` on 0/1 responses.
 
     Two classes take one regression, in which the second class counts as 1;
@@ -170,21 +154,10 @@ class RemursClassifier(ClassifierMixin, _Remurs):
         """Fit to samples of shape (n, p1, …, pM) and labels of shape (n,)."""
         samples = check_samples(self, X, y, sample_weight, labels=True)
         self.classes_, indicators = label_indicators(samples.y)
-        targets = as_array(indicators.T, samples.X)
-        norms = mode_norms(len(samples.shape))
-        return self._fit_one(samples, targets, norms, self._weights())
-
-    def decision_function(self, X: Any) -> Array:
-        """Return scores, positive for the second class; (n, K) for K > 2 classes."""
-        return linear_scores(self, X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return labels of shape (n,)."""
-        scores = self.decision_function(X)  # says first if the model is not fitted
-        return winning_labels(self.classes_, scores)
+        return self._fit_given(samples, as_array(indicators.T, samples.X))
 
 
-class RemursRegressorCV(RegressorMixin, _RemursCV):
+class RemursRegressorCV(_ConvexRegressorCV, _RemursCV):
     """`RemursRegressor` with both weights chosen by cross-validation.
 
     Every fold factorises its samples once and fits all candidates with warm starts;
@@ -229,23 +202,8 @@ class RemursRegressorCV(RegressorMixin, _RemursCV):
     (9, True)
     """
 
-    @unchanged_on_failure
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> RemursRegressorCV:
-        """Choose the weights, then fit; `groups` are passed to the splitter."""
-        samples = check_samples(self, X, y, sample_weight)
-        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        return self._fit_best(
-            samples,
-            samples.y[None, :],
-            mode_norms(len(samples.shape)),
-            folds,
-            weighted=sample_weight is not None,
-        )
 
-
-class RemursClassifierCV(ClassifierMixin, _RemursCV):
+class RemursClassifierCV(_Classifier, _RemursCV):
     """`RemursClassifier` with both weights chosen by cross-validation.
 
     Parameters
@@ -293,18 +251,8 @@ class RemursClassifierCV(ClassifierMixin, _RemursCV):
         return self._fit_best(
             samples,
             as_array(indicators.T, samples.X),
-            mode_norms(len(samples.shape)),
             folds,
             truth=self.classes_[numbers] if callable(self.scoring) else numbers,
             indicators=indicators,
             weighted=sample_weight is not None,
         )
-
-    def decision_function(self, X: Any) -> Array:
-        """Return scores, positive for the second class; (n, K) for K > 2 classes."""
-        return linear_scores(self, X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return labels of shape (n,)."""
-        scores = self.decision_function(X)  # says first if the model is not fitted
-        return winning_labels(self.classes_, scores)

@@ -18,6 +18,7 @@ from sklearn.metrics import get_scorer
 
 from sltr.arrays import Array, to_numpy
 from sltr.core.tensor import flatten
+from sltr.samples.front import Centred
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import best_index, cv_table
 from sltr.tuning.folds import Split
@@ -47,6 +48,11 @@ class LinearTrials:
     coef: Array  # (G, K, p1, …, pM)
     intercept: Array  # (G, K)
     converged: bool = True
+
+    @classmethod
+    def of_one_response(cls, coef: Array, data: Centred) -> LinearTrials:
+        """Return candidates (G, p1, …, pM) that were fitted to centred samples."""
+        return cls(coef[:, None, ...], data.intercept(flatten(coef))[:, None])
 
     def predictions(
         self, held_out: Samples, rows: np.ndarray, response: int

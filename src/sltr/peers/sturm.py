@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import prod
 from numbers import Integral
 from typing import Any
 
-from sklearn.base import RegressorMixin
-
 from sltr.arrays import Array, array_namespace, device, singular_values
 from sltr.core.prox import threshold_singular_values
-from sltr.estimators.base import unchanged_on_failure
-from sltr.peers.convex import Weights, _Convex
-from sltr.samples.check import check_samples
-from sltr.tuning.folds import weighted_splits
+from sltr.peers.convex import _ConvexRegressor, _ConvexRegressorCV
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,8 @@ class Tubal:
         return xp.moveaxis(transformed, (1, 2), (-2, -1))
 
 
-class SturmRegressor(RegressorMixin, _Convex):
+@dataclass(eq=False, repr=False)
+class SturmRegressor(_ConvexRegressor):
     """Sparse tubal-regularised multilinear regression.
 
     Solves, over coefficients W of the samples' shape and the intercept b,
@@ -142,37 +138,22 @@ class SturmRegressor(RegressorMixin, _Convex):
     ((5, 4, 3), True)
     """
 
-    def __init__(
-        self,
-        alpha_sparse: float = 1.0,
-        alpha_low: float = 1.0,
-        alpha_ridge: float = 0.0,
-        *,
-        tube_mode: int = -1,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-    ):
-        self.alpha_sparse = alpha_sparse
-        self.alpha_low = alpha_low
-        self.alpha_ridge = alpha_ridge
-        self.tube_mode = tube_mode
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
+    alpha_sparse: float = 1.0
+    alpha_low: float = 1.0
+    alpha_ridge: float = 0.0
+    _: KW_ONLY
+    tube_mode: int = -1
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 5000
 
-    @unchanged_on_failure
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SturmRegressor:
-        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,)."""
-        samples = check_samples(self, X, y, sample_weight)
-        norms = _tubal(self.tube_mode, len(samples.shape))
-        weights = Weights.single(self.alpha_low, self.alpha_sparse, self.alpha_ridge)
-        return self._fit_one(samples, samples.y[None, :], norms, weights)
+    def _norms(self, order: int) -> tuple[Tubal]:
+        return _tubal(self.tube_mode, order)
 
 
-class SturmRegressorCV(RegressorMixin, _Convex):
+@dataclass(eq=False, repr=False)
+class SturmRegressorCV(_ConvexRegressorCV):
     """`SturmRegressor` with both weights chosen by cross-validation.
 
     Parameters
@@ -199,49 +180,22 @@ class SturmRegressorCV(RegressorMixin, _Convex):
     True
     """
 
-    def __init__(
-        self,
-        alphas_sparse: Sequence[float] | None = None,
-        alphas_low: Sequence[float] | None = None,
-        alpha_ridge: float = 0.0,
-        *,
-        n_alphas: int = 7,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        tube_mode: int = -1,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-    ):
-        self.alphas_sparse = alphas_sparse
-        self.alphas_low = alphas_low
-        self.alpha_ridge = alpha_ridge
-        self.n_alphas = n_alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.tube_mode = tube_mode
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
+    alphas_sparse: Sequence[float] | None = None
+    alphas_low: Sequence[float] | None = None
+    alpha_ridge: float = 0.0
+    _: KW_ONLY
+    n_alphas: int = 7
+    cv: Any = 5
+    scoring: str | Callable | None = None
+    tube_mode: int = -1
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 5000
+    n_jobs: int | None = None
 
-    @unchanged_on_failure
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> SturmRegressorCV:
-        """Choose the weights, then fit; `groups` are passed to the splitter."""
-        samples = check_samples(self, X, y, sample_weight)
-        folds = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        return self._fit_best(
-            samples,
-            samples.y[None, :],
-            _tubal(self.tube_mode, len(samples.shape)),
-            folds,
-            weighted=sample_weight is not None,
-        )
+    def _norms(self, order: int) -> tuple[Tubal]:
+        return _tubal(self.tube_mode, order)
 
 
 def _tubal(tube_mode: int, order: int) -> tuple[Tubal]:

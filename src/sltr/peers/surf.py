@@ -8,7 +8,7 @@ slice of the samples, never all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from math import prod
 from typing import Any
@@ -334,6 +334,7 @@ class _SURF(BaseEstimator):
         return predict_linear(self, X)
 
 
+@dataclass(eq=False, repr=False)
 class SURFRegressor(RegressorMixin, _SURF):
     r"""Boosted sparse and low-rank tensor regression (SURF).
 
@@ -397,26 +398,15 @@ class SURFRegressor(RegressorMixin, _SURF):
     [[2], [3, 4]]
     """
 
-    def __init__(
-        self,
-        n_components: int = 3,
-        *,
-        epsilon: float = 0.05,
-        xi: float | None = None,
-        alpha: float = 0.1,
-        stop: float = 0.0,
-        max_steps: int = 10_000,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.xi = xi
-        self.alpha = alpha
-        self.stop = stop
-        self.max_steps = max_steps
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
+    n_components: int = 3
+    _: KW_ONLY
+    epsilon: float = 0.05
+    xi: float | None = None
+    alpha: float = 0.1
+    stop: float = 0.0
+    max_steps: int = 10_000
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SURFRegressor:
@@ -457,6 +447,7 @@ def check_stop(stop: Any) -> float:
     return float(stop)
 
 
+@dataclass(eq=False, repr=False)
 class SURFRegressorCV(RegressorMixin, _SURF):
     """SURF tuned by cross-validation.
 
@@ -506,32 +497,18 @@ class SURFRegressorCV(RegressorMixin, _SURF):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        *,
-        epsilons: Sequence[float] = (0.1, 0.05, 0.02),
-        alphas: Sequence[float] = (0.0, 1.0),
-        stops: Sequence[float] = (0.0, 0.1, 0.3),
-        max_steps: int = 10_000,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        rule: str = "best",
-        n_jobs: int | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilons = epsilons
-        self.alphas = alphas
-        self.stops = stops
-        self.max_steps = max_steps
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.n_jobs = n_jobs
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
+    n_components: int = 5
+    _: KW_ONLY
+    epsilons: Sequence[float] = (0.1, 0.05, 0.02)
+    alphas: Sequence[float] = (0.0, 1.0)
+    stops: Sequence[float] = (0.0, 0.1, 0.3)
+    max_steps: int = 10_000
+    cv: Any = 5
+    scoring: str | Callable | None = None
+    rule: str = "best"
+    n_jobs: int | None = None
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
 
     @unchanged_on_failure
     def fit(
@@ -603,5 +580,4 @@ class SURFRegressorCV(RegressorMixin, _SURF):
             # A path that ended early stays what it was: repeat its last sum.
             coefs.append(sums[[min(k, len(terms)) for k in range(1, n_terms + 1)]])
         coef = as_array(np.concatenate(coefs), samples.X) * centred.coef_unit
-        offsets = centred.intercept(flatten(coef))
-        return LinearTrials(coef[:, None, ...], offsets[:, None])
+        return LinearTrials.of_one_response(coef, centred)

@@ -7,7 +7,7 @@ mode's size and need many scalar decisions, so they are found on the host, in Nu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from math import ceil, prod
 from numbers import Integral, Real
@@ -426,14 +426,14 @@ class _TPGD(BaseEstimator):
         step = 1.0 / (largest_eigenvalue(A) or 1.0)
         fits = [tpgd(A, y, samples.shape, *c, step=step, **budget) for c in candidates]
         coef = array_namespace(A).stack([fit.coef for fit in fits]) * centred.coef_unit
-        offsets = centred.intercept(flatten(coef))
-        return LinearTrials(coef[:, None, ...], offsets[:, None])
+        return LinearTrials.of_one_response(coef, centred)
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
         return predict_linear(self, X)
 
 
+@dataclass(eq=False, repr=False)
 class TPGDRegressor(RegressorMixin, _TPGD):
     r"""Regression with a low-rank, sparse Tucker coefficient (TPGD).
 
@@ -492,22 +492,13 @@ class TPGDRegressor(RegressorMixin, _TPGD):
     array([0., 0., 0., 1., 1.])
     """
 
-    def __init__(
-        self,
-        ranks: int | Sequence[int] = 2,
-        *,
-        sparsity: float | Sequence[float] = 0.5,
-        tol: float = 1e-5,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-    ) -> None:
-        self.ranks = ranks
-        self.sparsity = sparsity
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
+    ranks: int | Sequence[int] = 2
+    _: KW_ONLY
+    sparsity: float | Sequence[float] = 0.5
+    tol: float = 1e-5
+    max_iter: int = 1000
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TPGDRegressor:
@@ -526,6 +517,7 @@ class TPGDRegressor(RegressorMixin, _TPGD):
         return self._fit_one(samples, (ranks, sparsity), self._budget())
 
 
+@dataclass(eq=False, repr=False)
 class TPGDRegressorCV(RegressorMixin, _TPGD):
     """Sparse Tucker regression (TPGD) tuned by cross-validation.
 
@@ -568,30 +560,17 @@ class TPGDRegressorCV(RegressorMixin, _TPGD):
     (2, 2)
     """
 
-    def __init__(
-        self,
-        ranks: Sequence = (1, 2, 3),
-        *,
-        sparsities: Sequence = (0.1, 0.25, 0.5, 1.0),
-        tol: float = 1e-5,
-        max_iter: int = 1000,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        rule: str = "best",
-        n_jobs: int | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-    ) -> None:
-        self.ranks = ranks
-        self.sparsities = sparsities
-        self.tol = tol
-        self.max_iter = max_iter
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.n_jobs = n_jobs
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
+    ranks: Sequence = (1, 2, 3)
+    _: KW_ONLY
+    sparsities: Sequence = (0.1, 0.25, 0.5, 1.0)
+    tol: float = 1e-5
+    max_iter: int = 1000
+    cv: Any = 5
+    scoring: str | Callable | None = None
+    rule: str = "best"
+    n_jobs: int | None = None
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
 
     @unchanged_on_failure
     def fit(

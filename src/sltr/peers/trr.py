@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from sklearn.base import RegressorMixin
@@ -12,7 +12,7 @@ from sltr.arrays import Array, array_namespace
 from sltr.estimators.base import unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative
 from sltr.peers.glm import (
-    TensorGLMBase,
+    _TensorGLMBase,
     fit_path,
     predict_mean,
 )
@@ -79,12 +79,13 @@ def _with_terms(structure: Any, terms: Array) -> CP:
     return CP.of_factors([xp.take(b, terms, axis=2) for b in structure.factors])
 
 
-class _TRR(RegressorMixin, TensorGLMBase):
+class _TRR(RegressorMixin, _TensorGLMBase):
     def predict(self, X: Any) -> Array:  # type: ignore[override]
         """Return the predictions, shape (n,)."""
         return predict_mean(self, X, None, "normal")
 
 
+@dataclass(eq=False, repr=False)
 class HRTRRRegressor(_TRR):
     r"""Higher-rank tensor ridge regression (hrTRR): least squares with CP factors.
 
@@ -134,26 +135,15 @@ class HRTRRRegressor(_TRR):
     ((4, 3), 2)
     """
 
-    def __init__(
-        self,
-        rank: int = 1,
-        *,
-        alpha_ridge: float = 1e-2,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        n_restarts: int = 1,
-        random_state: Any = 0,
-    ):
-        self.rank = rank
-        self.alpha_ridge = alpha_ridge
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_restarts = n_restarts
-        self.random_state = random_state
+    rank: int = 1
+    _: KW_ONLY
+    alpha_ridge: float = 1e-2
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 200
+    n_restarts: int = 1
+    random_state: Any = 0
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HRTRRRegressor:
@@ -166,6 +156,7 @@ class HRTRRRegressor(_TRR):
         return self._finish(prepared, fit)
 
 
+@dataclass(eq=False, repr=False)
 class ORTRRRegressor(_TRR):
     r"""Optimal-rank tensor ridge regression (orTRR): least squares, rank found.
 
@@ -208,26 +199,15 @@ class ORTRRRegressor(_TRR):
     2
     """
 
-    def __init__(
-        self,
-        max_rank: int = 6,
-        *,
-        beta: float = 100.0,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        n_restarts: int = 1,
-        random_state: Any = 0,
-    ):
-        self.max_rank = max_rank
-        self.beta = beta
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_restarts = n_restarts
-        self.random_state = random_state
+    max_rank: int = 6
+    _: KW_ONLY
+    beta: float = 100.0
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 200
+    n_restarts: int = 1
+    random_state: Any = 0
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ORTRRRegressor:

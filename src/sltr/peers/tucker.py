@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from math import prod
 from typing import Any
@@ -12,90 +12,15 @@ from sltr.estimators.base import RegressorBeside, unchanged_on_failure
 from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
     ALPHAS_RIDGE,
-    TensorGLMBase,
-    TensorGLMSearch,
+    _TensorGLMBase,
+    _TensorGLMSearch,
     choose_by_bic,
 )
 from sltr.refine.factors import Form, Tucker
 
 
-class TuckerRegressorCV(TensorGLMSearch):
-    """`TuckerRegressor` with ranks and ridge chosen by cross-validation.
-
-    Parameters
-    ----------
-    candidates : sequence of int or tuples of int, optional
-        Ranks to try. By default equal ranks up to 3, and those less one in one mode.
-    alphas_ridge, family, cv, scoring, rule, n_jobs
-        As in `CPRegressorCV`.
-    n_restarts, fit_intercept, feature_shape, tol, max_iter, random_state
-        As in `TuckerRegressor`.
-
-    Attributes
-    ----------
-    ranks_ : tuple of int
-    alpha_ridge_, best_score_, cv_results_
-        As in `CPRegressorCV`.
-    coef_, intercept_, factors_, core_, …
-        As in `TuckerRegressor`, of the final fit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((90, 4, 3))
-    >>> y = X[:, 0, 0] + X[:, 1, 1] + 0.1 * rng.standard_normal(90)
-    >>> TuckerRegressorCV(candidates=(1, 2)).fit(X, y).ranks_
-    (2, 2)
-    """
-
-    def __init__(
-        self,
-        candidates: Sequence[int | tuple[int, ...]] | None = None,
-        *,
-        alphas_ridge: Sequence[float] = ALPHAS_RIDGE,
-        family: str = "normal",
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        rule: str = "best",
-        n_restarts: int = 2,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        random_state: Any = 0,
-        n_jobs: int | None = None,
-    ):
-        self.candidates = candidates
-        self.alphas_ridge = alphas_ridge
-        self.family = family
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.n_restarts = n_restarts
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
-    @unchanged_on_failure
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        covariates: Any = None,
-        groups: Any = None,
-    ) -> TuckerRegressorCV:
-        """Choose and fit; see `TuckerRegressor.fit`. `groups` go to the splitter."""
-        given = (X, y, sample_weight, covariates, groups)
-        forms = partial(_tucker_forms, "bic", self.candidates)
-        return self._fit_best(*given, forms, "ranks", TuckerRegressor)
-
-
-class TuckerRegressor(RegressorBeside, TensorGLMBase):
+@dataclass(eq=False, repr=False)
+class TuckerRegressor(RegressorBeside, _TensorGLMBase):
     r"""Generalised linear model whose coefficient tensor has low multilinear ranks.
 
     With :math:`B = G \times_1 B_1 \dots \times_M B_M` and the family's canonical link
@@ -147,30 +72,17 @@ class TuckerRegressor(RegressorBeside, TensorGLMBase):
     ((2, 2), True)
     """
 
-    def __init__(
-        self,
-        ranks: int | tuple[int, ...] | str = "bic",
-        *,
-        candidates: Sequence[int | tuple[int, ...]] | None = None,
-        family: str = "normal",
-        alpha_ridge: float = 1e-3,
-        n_restarts: int = 2,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        random_state: Any = 0,
-    ):
-        self.ranks = ranks
-        self.candidates = candidates
-        self.family = family
-        self.alpha_ridge = alpha_ridge
-        self.n_restarts = n_restarts
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    ranks: int | tuple[int, ...] | str = "bic"
+    _: KW_ONLY
+    candidates: Sequence[int | tuple[int, ...]] | None = None
+    family: str = "normal"
+    alpha_ridge: float = 1e-3
+    n_restarts: int = 2
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 200
+    random_state: Any = 0
 
     @unchanged_on_failure
     def fit(
@@ -190,6 +102,59 @@ class TuckerRegressor(RegressorBeside, TensorGLMBase):
         forms = _tucker_forms(self.ranks, self.candidates, self.shape_in_)
         fit = choose_by_bic(prepared, forms, self, ridge=self.alpha_ridge)
         return self._finish(prepared, fit)
+
+
+@dataclass(eq=False, repr=False)
+class TuckerRegressorCV(_TensorGLMSearch):
+    """`TuckerRegressor` with ranks and ridge chosen by cross-validation.
+
+    Parameters
+    ----------
+    candidates : sequence of int or tuples of int, optional
+        Ranks to try. By default equal ranks up to 3, and those less one in one mode.
+    alphas_ridge, family, cv, scoring, rule, n_jobs
+        As in `CPRegressorCV`.
+    n_restarts, fit_intercept, feature_shape, tol, max_iter, random_state
+        As in `TuckerRegressor`.
+
+    Attributes
+    ----------
+    ranks_ : tuple of int
+    alpha_ridge_, best_score_, cv_results_
+        As in `CPRegressorCV`.
+    coef_, intercept_, factors_, core_, …
+        As in `TuckerRegressor`, of the final fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((90, 4, 3))
+    >>> y = X[:, 0, 0] + X[:, 1, 1] + 0.1 * rng.standard_normal(90)
+    >>> TuckerRegressorCV(candidates=(1, 2)).fit(X, y).ranks_
+    (2, 2)
+    """
+
+    candidates: Sequence[int | tuple[int, ...]] | None = None
+    _: KW_ONLY
+    alphas_ridge: Sequence[float] = ALPHAS_RIDGE
+    family: str = "normal"
+    cv: Any = 5
+    scoring: str | Callable | None = None
+    rule: str = "best"
+    n_restarts: int = 2
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    tol: float = 1e-4
+    max_iter: int = 200
+    random_state: Any = 0
+    n_jobs: int | None = None
+
+    _plain = TuckerRegressor
+    _rank_name = "ranks"
+
+    def _forms(self, shape: tuple[int, ...]) -> list[Form]:
+        return _tucker_forms("bic", self.candidates, shape)
 
 
 def candidate_ranks(
