@@ -42,7 +42,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from sltr.estimators.base import TensorResponses
 from sltr.estimators.labels import label_indicators
-from sltr.parameters import printable, refuse, unmasked
+from sltr.parameters import import_optional, printable, refuse, unmasked
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties
 from sltr.peers.registry import METHODS, Method, method
 from sltr.samples.check import check_plain
@@ -84,11 +84,7 @@ class Table(list[Row]):
 
     def to_pandas(self) -> Any:
         """Return the table as a data frame."""
-        try:
-            import pandas
-        except ImportError as error:
-            msg = "A data frame needs pandas. Install it with: pip install pandas"
-            raise ImportError(msg) from error
+        pandas = import_optional("pandas", "A data frame needs pandas", "pandas")
         return pandas.DataFrame(self.columns())
 
     def _cells(self) -> list[list[str]]:

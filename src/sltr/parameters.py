@@ -1,4 +1,4 @@
-"""Checks of hyper-parameters, and what a fit tells its user: warnings, progress."""
+"""Checks of parameters, optional packages, and what users are told of a fit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from math import isfinite
 from numbers import Integral
 from time import monotonic
@@ -100,6 +101,23 @@ def nearest(value: Any, names: Iterable[str], most: int = 1) -> str:
     if not near:
         return "expected"
     return f"did you mean {' or '.join(map(repr, near))}? Expected"
+
+
+def import_optional(name: str, who: str, install: str) -> Any:
+    """Return a module of a package that need not be there, or say how to install it.
+
+    Examples
+    --------
+    >>> import_optional("nolib.io", "Lists need nolib", "nolib")
+    Traceback (most recent call last):
+    ...
+    ImportError: Lists need nolib. Install it with: pip install nolib
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        msg = f"{who}. Install it with: pip install {install}"
+        raise ImportError(msg) from error
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

@@ -46,7 +46,7 @@ def coef_array(coef: Any, target: Any = None) -> np.ndarray:
             "model. Call fit first, or give the last step of a pipeline."
         )
         raise NotFittedError(msg)
-    index = _target_index(coef, target)
+    index = target_index(coef, target)
     array = np.asarray(to_numpy(getattr(coef, "coef_", coef)), dtype=float)
     if index is not None and hasattr(coef, "shape_out_") and coef.shape_out_:
         array = array.reshape(*coef.shape_in_, -1)[..., index]
@@ -97,14 +97,15 @@ def target_name(model: Any, target: Any = None) -> str:
     >>> target_name(model, "dog"), target_name(model), target_name(model.coef_)
     ('class dog', 'class cat', '')
     """
-    index = _target_index(model, target)
+    index = target_index(model, target)
     if index is None:
         return ""
     kind = "class" if hasattr(model, "classes_") else "response"
     return f"{kind} {target_labels(model)[index]}"
 
 
-def _target_index(model: Any, target: Any) -> int | None:
+def target_index(model: Any, target: Any) -> int | None:
+    """Return the place of a coefficient among those of a model; None if it has one."""
     labels = target_labels(model)
     if not labels:
         if target is None:

@@ -1,6 +1,6 @@
-import builtins
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -79,14 +79,7 @@ def test_classes_with_too_few_samples_for_the_folds_are_named():
 def test_unknown_set_and_absent_package_are_named(monkeypatch):
     with pytest.raises(ValueError, match="name='iris' was given; expected one of"):
         load_packaged("iris")
-    real_import = builtins.__import__
-
-    def without_tensorly(name, *rest):
-        if name.startswith("tensorly"):
-            raise ImportError(name)
-        return real_import(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_tensorly)
+    monkeypatch.setitem(sys.modules, "tensorly.datasets", None)
     with pytest.raises(ImportError, match="pip install tensorly"):
         load_packaged("serology")
 

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 import matplotlib.pyplot as plt
 
-from sltr import SLTRClassifier, SLTRRegressor
+from sltr import SLTRClassifier, SLTRRegressor, TensorRidge
 from sltr.datasets import label, load_nifti
 from sltr.plotting import (
     animate_film,
@@ -57,6 +57,12 @@ def test_a_brain_of_several_classes_shows_the_one_that_is_named(brain):
     model = SLTRClassifier().fit(X, labels)
     assert "class b" in texts(plot_model(model, target="b"))
     assert "class a" in texts(plot_model(model))
+
+
+def test_a_brain_of_several_responses_shows_the_one_that_is_named(brain):
+    X, y = brain
+    model = TensorRidge().fit(X, np.stack([y, -y], axis=1))
+    assert "response 1" in texts(plot_brain(model, target=1))
 
 
 def test_space_points_up_and_is_measured_in_millimetres(brain):

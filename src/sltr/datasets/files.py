@@ -41,6 +41,7 @@ from sltr.datasets.tables import (
     read_table,
     require_labels,
 )
+from sltr.parameters import import_optional
 from sltr.samples.check import check_plain
 from sltr.samples.labelled import label
 from sltr.samples.stored import check_chunks
@@ -265,11 +266,7 @@ def load_zarr(
     would read it as such. The environment variable ``SLTR_MISSING_CHUNKS=fill`` says
     that these are meant.
     """
-    try:
-        import zarr
-    except ImportError as error:
-        msg = "Zarr files need zarr. Install it with: pip install 'sltr[dask]'"
-        raise ImportError(msg) from error
+    zarr = import_optional("zarr", "Zarr files need zarr", "'sltr[dask]'")
     file = existing_file(path)
     with _reading(file):
         store: Any = zarr.open(str(file), mode="r")

@@ -22,7 +22,7 @@ from sltr.datasets.reading import (
     expansion_limit,
     reading,
 )
-from sltr.parameters import unmasked
+from sltr.parameters import import_optional, unmasked
 from sltr.samples.labelled import LabelledArray, Labels
 
 Box = tuple[slice, slice, slice]
@@ -79,7 +79,7 @@ def load_nifti(
     >>> data.X.shape
     (10, 3, 3, 2)
     """
-    nibabel = _import_nibabel()
+    nibabel = _nibabel()
     listed = _as_list(images, mask, nibabel)
     names = [(_name(source, k), source) for k, source in enumerate(listed)]
     scans = [(name, _open(source, name, nibabel)) for name, source in names]
@@ -214,7 +214,7 @@ def coef_img(coef: Any, data: Bunch | None = None) -> Any:
     >>> coef_img(np.zeros((6, 5, 4)), data).shape
     (6, 5, 4)
     """
-    nibabel = _import_nibabel()
+    nibabel = _nibabel()
     values = np.asarray(to_numpy(getattr(coef, "coef_", coef)))
     shape_out = tuple(getattr(coef, "shape_out_", ()))
     if shape_out:  # responses come last, classes first
@@ -244,13 +244,8 @@ def coef_img(coef: Any, data: Bunch | None = None) -> Any:
     return _in_space(last, space, np.float32, nibabel)
 
 
-def _import_nibabel() -> Any:
-    try:
-        import nibabel
-    except ImportError as error:
-        msg = "NIfTI images need nibabel. Install it with: pip install 'sltr[neuro]'"
-        raise ImportError(msg) from error
-    return nibabel
+def _nibabel() -> Any:
+    return import_optional("nibabel", "NIfTI images need nibabel", "'sltr[neuro]'")
 
 
 def _as_list(images: Any, mask: Any, nibabel: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from sklearn.model_selection import (
 from sklearn.utils import Bunch
 
 from sltr.datasets.files import load_npz
+from sltr.parameters import import_optional
 
 
 def load_packaged(name: str, *, classes: Sequence[str] | None = None) -> Bunch:
@@ -204,12 +205,9 @@ def _serology(classes: Sequence[str] | None) -> Bunch:
 
 
 def _tensorly() -> Any:
-    try:
-        import tensorly.datasets
-    except ImportError as error:
-        msg = "This set ships with TensorLy. Install it with: pip install tensorly"
-        raise ImportError(msg) from error
-    return tensorly.datasets
+    return import_optional(
+        "tensorly.datasets", "This set ships with TensorLy", "tensorly"
+    )
 
 
 _PACKAGED: dict[str, Callable[[Sequence[str] | None], Bunch]] = {

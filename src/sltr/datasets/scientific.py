@@ -18,6 +18,7 @@ from sklearn.utils import Bunch
 
 from sltr.arrays.resources import working_bytes
 from sltr.datasets.reading import check_expansion, expansion_limit, reading, text_bytes
+from sltr.parameters import import_optional
 from sltr.samples.labelled import LabelledArray, Labels, unlabelled
 from sltr.samples.stored import check_chunks
 
@@ -33,7 +34,7 @@ def read_hdf5(file: Path, largest: int | None) -> Bunch:
 
     Samples of more than `largest` bytes stay in the file, which stays open.
     """
-    h5py = _library("h5py", "HDF5 files", "h5py")
+    h5py = import_optional("h5py", "HDF5 files need h5py", "h5py")
     with reading(f"{file} cannot be read as HDF5", _ADVICE):
         handle = h5py.File(file, "r")
         arrays = _hdf5_arrays(handle)
@@ -191,7 +192,7 @@ def _is_hdf5(file: Path) -> bool:
 
 
 def _read_newer(file: Path) -> Bunch:
-    h5py = _library("h5py", "MATLAB files of version 7.3", "h5py")
+    h5py = import_optional("h5py", "MATLAB files of version 7.3 need h5py", "h5py")
     data = Bunch()
     with reading(f"{file} cannot be read as a MATLAB file", _ADVICE):
         handle = h5py.File(file, "r")
@@ -224,7 +225,7 @@ def _characters(codes: np.ndarray) -> str:
 
 def read_netcdf(file: Path) -> Bunch:
     """Read all variables of a netCDF file by xarray; X knows its dimensions."""
-    xarray = _library("xarray", "netCDF files", "xarray")
+    xarray = import_optional("xarray", "netCDF files need xarray", "xarray")
     with (
         reading(f"{file} cannot be read as netCDF", _ADVICE),
         xarray.open_dataset(file) as dataset,
@@ -266,7 +267,7 @@ def load_epochs(epochs: Any, *, picks: Any = None, decim: int = 1) -> Bunch:
     >>> data.X.shape, data.X.labels.names, data.y.tolist()
     ((4, 2, 50), ('channel', 'time'), ['1', '1', '1', '1'])
     """
-    mne = _library("mne", "Epochs", "eeg")
+    mne = import_optional("mne", "Epochs need mne", "'sltr[eeg]'")
     if isinstance(epochs, str | Path):
         with reading(f"{epochs} cannot be read as epochs", "Expected a -epo.fif file."):
             epochs = mne.read_epochs(epochs, verbose="error")
@@ -293,14 +294,3 @@ def load_epochs(epochs: Any, *, picks: Any = None, decim: int = 1) -> Bunch:
         events=events,
         ids=ids,
     )
-
-
-def _library(name: str, what: str, extra: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError as error:
-        pip = f"'sltr[{extra}]'" if extra == "eeg" else extra
-        msg = f"{what} need {name}. Install it with: pip install {pip}"
-        raise ImportError(msg) from error

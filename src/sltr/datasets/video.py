@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from sklearn.utils import Bunch
 
 from sltr.datasets.reading import check_regular
+from sltr.parameters import import_optional
 from sltr.samples.labelled import LabelledArray, Labels
 
 
@@ -69,7 +70,7 @@ def read_clip(
     path: str | PathLike[str], n_frames: int, size: tuple[int, int], colour: bool
 ) -> Clip:
     """Read one clip as `load_video` does, and say what was odd about it."""
-    av = _import_av()
+    av = import_optional("av", "Reading videos needs PyAV", "'sltr[video]'")
     try:
         times, n_damages = _frame_times(av, path)
         if not len(times):
@@ -125,15 +126,6 @@ def _check_options(n_frames: int, size: tuple[int, int]) -> None:
             "number of frames and (width, height) in pixels."
         )
         raise ValueError(msg)
-
-
-def _import_av() -> Any:
-    try:
-        import av
-    except ImportError as error:
-        msg = "Reading videos needs PyAV. Install it with: pip install 'sltr[video]'"
-        raise ImportError(msg) from error
-    return av
 
 
 def _frame_times(av: Any, path: str | PathLike[str]) -> tuple[np.ndarray, int]:

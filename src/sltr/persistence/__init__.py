@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 
 import sltr.estimators
 import sltr.peers
-from sltr.parameters import printable
+from sltr.parameters import import_optional, printable
 from sltr.persistence.files import write_atomically
 from sltr.persistence.reading import CHECKSUM, TEXT, checksum_of, read_model
 from sltr.persistence.values import Tensors, decode, encode
@@ -118,7 +118,10 @@ def save(model: BaseEstimator, path: str | os.PathLike) -> Path:
     }
     text = json.dumps(header, allow_nan=False, ensure_ascii=False)
     metadata = {TEXT: text, CHECKSUM: checksum_of(text, tensors)}
-    content = _safetensors().numpy.save(tensors, metadata=metadata)
+    safetensors = import_optional(
+        "safetensors.numpy", "Saved models need safetensors", "'sltr[models]'"
+    )
+    content = safetensors.save(tensors, metadata=metadata)
     return write_atomically(Path(path), content)
 
 
@@ -324,15 +327,6 @@ def _build(cls: type, params: dict[str, Any], fitted: dict[str, Any]) -> Any:
         if hasattr(model, "summary"):
             str(model.summary())
     return model
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        msg = "Saved models need safetensors: pip install 'sltr[models]'."
-        raise ImportError(msg) from error
-    return safetensors
 
 
 def package_version() -> str:

@@ -14,11 +14,18 @@ from sltr.plotting.modes import (
     Modes,
     drawn_coef,
     even_slices,
-    plain,
     strongest_slice,
 )
-from sltr.plotting.style import COLOURS, diverging_limit, image, new_figure, tidy
-from sltr.thumbnail import coef_array, shown_entries, target_name, upright
+from sltr.plotting.style import (
+    COLOURS,
+    colour_bar,
+    diverging_limit,
+    image,
+    image_over,
+    new_figure,
+    tidy,
+)
+from sltr.thumbnail import shown_entries, upright
 
 
 def plot_coef(
@@ -169,28 +176,25 @@ def plot_overlay(
     -------
     matplotlib figure
     """
-    model, whose = coef, plain(target_name(coef, target))
-    coef, sample = coef_array(coef, target), np.asarray(to_numpy(sample), float)
+    coef, modes, whose = drawn_coef(coef, target, mode_names, units, coords)
+    sample = np.asarray(to_numpy(sample), float)
     if coef.shape != sample.shape or coef.ndim < 2:
         msg = (
             f"A coefficient of shape {coef.shape} and a sample of shape {sample.shape} "
             "were given; expected the same shape, of two modes or more."
         )
         raise ValueError(msg)
-    modes = Modes.of(coef.shape, mode_names, units, coords, model)
     rows, columns = _shown(modes, show, coef.shape)
     over = [m for m in range(coef.ndim) if m not in (rows, columns)]
     chosen = _choose(coef, over, modes.indices(slices, coef.shape), 1)
     at = (slice(None), slice(None), *(chosen[m][0] for m in over))
     top = np.moveaxis(coef, (rows, columns), (0, 1))[at]
     limit = diverging_limit(coef)
-    share = np.abs(top) / limit
     fig = fig or new_figure(5.2, 4.2)
     ax = fig.add_subplot()
     under = np.moveaxis(sample, (rows, columns), (0, 1))[at]
     ax.imshow(under, cmap="gray", interpolation="nearest")
-    picture = image(ax, top, limit)
-    picture.set_alpha(np.where(share > threshold, opacity * np.sqrt(share), 0.0))
+    image_over(ax, top, limit, threshold, opacity)
     ax.set(xlabel=modes.label(columns), ylabel=modes.label(rows))
     modes.tick(ax.xaxis, columns)
     modes.tick(ax.yaxis, rows)
@@ -198,11 +202,7 @@ def plot_overlay(
         ax.invert_yaxis()
     parts = [whose, *(modes.at(m, chosen[m][0]) for m in over)]
     ax.set_title(", ".join(filter(None, parts)), fontsize=10)
-    # The bar is drawn from its own map: the picture's alpha has the image's shape.
-    from matplotlib.cm import ScalarMappable
-
-    bar = ScalarMappable(norm=picture.norm, cmap=picture.cmap)
-    fig.colorbar(bar, ax=ax, label=label, shrink=0.9)
+    colour_bar(fig, ax, limit, label, shrink=0.9)
     return fig
 
 

@@ -28,14 +28,11 @@ def convergence_history(model: Any) -> tuple[np.ndarray, np.ndarray, str]:
     for attribute, name in _HISTORIES.items():
         if hasattr(model, attribute):
             values = np.ravel(to_numpy(np.asarray(getattr(model, attribute), float)))
-            if "lowest" in name:
-                values = values - values.min()
-            return np.arange(1, values.size + 1), values, name
-    for attribute, name in _LAST.items():
-        if hasattr(model, attribute):
-            last = float(np.max(to_numpy(np.asarray(getattr(model, attribute)))))
-            n_iter = int(np.max(np.asarray(getattr(model, "n_iter_", 1))))
-            return np.array([n_iter]), np.array([last]), name
+            return np.arange(1, values.size + 1), values - values.min(), name
+    certified = certified_value(model)
+    if certified is not None:
+        n_iter = int(np.max(np.asarray(getattr(model, "n_iter_", 1))))
+        return np.array([n_iter]), np.array([certified[0]]), certified[1]
     try:
         values = np.ravel(np.asarray(model, dtype=float))
     except (TypeError, ValueError):

@@ -13,10 +13,18 @@ import numpy as np
 
 from sltr.arrays import to_numpy
 from sltr.datasets.nifti import coef_img
+from sltr.parameters import import_optional
 from sltr.plotting.coefficient import plot_coef
 from sltr.plotting.modes import Modes, drawn_coef, even_slices, strongest_slice
-from sltr.plotting.style import DIVERGING, diverging_limit, image, new_figure
-from sltr.thumbnail import UPRIGHT, coef_array, target_name
+from sltr.plotting.style import (
+    DIVERGING,
+    colour_bar,
+    diverging_limit,
+    image,
+    image_over,
+    new_figure,
+)
+from sltr.thumbnail import UPRIGHT, coef_array, target_index, target_name
 
 
 def plot_model(model: Any, *, target: Any = None) -> Any:
@@ -87,12 +95,16 @@ def plot_brain(
     -------
     matplotlib figure
     """
-    plotting = _library("nilearn.plotting", "Pictures of brains", "neuro")
+    plotting = import_optional(
+        "nilearn.plotting", "Pictures of brains need nilearn", "'sltr[neuro]'"
+    )
     if kind not in ("glass", "slices"):
         msg = f"kind={kind!r} was given; expected 'glass' or 'slices'."
         raise ValueError(msg)
     coef, whose = coef_array(model, target), target_name(model, target)
-    picture, limit = _volume(model, coef), diverging_limit(coef)
+    picture, limit = coef_img(model), diverging_limit(coef)
+    index = target_index(model, target)
+    picture = picture if index is None else picture.slicer[..., index]
     fig = fig or new_figure(9.0, 2.6, constrained=False)
     options = {
         "figure": fig,
@@ -114,19 +126,6 @@ def plot_brain(
         display = plotting.plot_stat_map(picture, **under, **options)
     display._cbar.set_label(label)
     return fig
-
-
-def _volume(model: Any, coef: np.ndarray) -> Any:
-    """Return one coefficient of a model as an image."""
-    whole = coef_img(model)
-    if whole.ndim == 3:
-        return whole
-    index = next(k for k in range(len(model.coef_)) if _is(model, k, coef))
-    return whole.slicer[..., index]
-
-
-def _is(model: Any, k: int, coef: np.ndarray) -> bool:
-    return np.array_equal(np.asarray(to_numpy(model.coef_))[k], coef)
 
 
 def plot_topographies(
@@ -157,7 +156,7 @@ def plot_topographies(
     -------
     matplotlib figure
     """
-    mne = _library("mne", "Topographies", "eeg")
+    mne = import_optional("mne", "Topographies need mne", "'sltr[eeg]'")
     space = getattr(model, "space_", {})
     if space.get("kind") != "sensors":
         msg = (
@@ -300,7 +299,7 @@ def plot_film(
         ax.set_title(titles[k], fontsize=9)
     if whose:
         fig.suptitle(whose, fontsize=10)
-    _bar(fig, axes, limit, label)
+    colour_bar(fig, axes, limit, label, shrink=0.9, aspect=15)
     return fig
 
 
@@ -339,7 +338,7 @@ def animate_film(
         ax.set_title(", ".join(filter(None, [whose, titles[k]])), fontsize=10)
         return list(ax.images)
 
-    _bar(fig, [ax], limit, label)
+    colour_bar(fig, [ax], limit, label, shrink=0.9, aspect=15)
     draw(0)
     return FuncAnimation(fig, draw, frames=len(film), interval=interval)
 
@@ -386,32 +385,12 @@ def _frame(
     limit: float,
     threshold: float,
 ) -> None:
-    if under is not None:
+    if under is None:
+        image(ax, film[k], limit)
+    else:
         # One contrast for all frames: else the film would flicker.
         low, high = np.nanpercentile(under, (0.5, 99.5))
         grey = {"cmap": "gray", "vmin": low, "vmax": max(high, low + 1e-6)}
         ax.imshow(under[k], interpolation="nearest", **grey)
-    drawn = image(ax, film[k], limit)
-    if under is not None:
-        share = np.abs(film[k]) / limit
-        drawn.set_alpha(np.where(share > threshold, 0.85 * np.sqrt(share), 0.0))
+        image_over(ax, film[k], limit, threshold)
     ax.set(xticks=[], yticks=[])
-
-
-def _bar(fig: Any, axes: Any, limit: float, label: str) -> None:
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
-    bar = ScalarMappable(norm=Normalize(-limit, limit), cmap=DIVERGING)
-    fig.colorbar(bar, ax=axes, label=label, shrink=0.9, aspect=15)
-
-
-def _library(name: str, what: str, extra: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        msg = f"{what} need {package}. Install it with: pip install 'sltr[{extra}]'"
-        raise ImportError(msg) from error

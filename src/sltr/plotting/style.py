@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sltr.parameters import import_optional
+
 # Okabe and Ito's palette: told apart with any kind of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 MARKERS = "osD^vPX"
@@ -22,11 +24,9 @@ def new_figure(width: float, height: float, *, constrained: bool = True) -> Any:
     of the last line. Ours leaves the list of open figures when it is shown, so that it
     is shown once.
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        msg = "Figures need matplotlib. Install it with: pip install 'sltr[report]'"
-        raise ImportError(msg) from error
+    plt = import_optional(
+        "matplotlib.pyplot", "Figures need matplotlib", "'sltr[report]'"
+    )
     layout = "constrained" if constrained else None
     fig = plt.figure(figsize=(width, height), layout=layout)
     vars(fig)["_ipython_display_"] = partial(_show_once, fig)
@@ -74,6 +74,24 @@ def image(ax: Any, matrix: np.ndarray, limit: float) -> Any:
         aspect=aspect,
         interpolation="nearest",
     )
+
+
+def image_over(
+    ax: Any, matrix: np.ndarray, limit: float, threshold: float, opacity: float = 0.85
+) -> None:
+    """Draw a matrix over what is there; small entries are transparent."""
+    picture = image(ax, matrix, limit)
+    share = np.abs(matrix) / limit
+    picture.set_alpha(np.where(share > threshold, opacity * np.sqrt(share), 0.0))
+
+
+def colour_bar(fig: Any, axes: Any, limit: float, label: str, **options: Any) -> None:
+    """Draw the bar of colours about zero beside axes, whatever is drawn in them."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    bar = ScalarMappable(norm=Normalize(-limit, limit), cmap=DIVERGING)
+    fig.colorbar(bar, ax=axes, label=label, **options)
 
 
 def tidy(ax: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
-from sltr.parameters import warn_caller
+from sltr.parameters import import_optional, warn_caller
 from sltr.persistence.files import check_destination, write_atomically
 from sltr.plotting.field import plot_model
 from sltr.plotting.modes import Coords, Modes
@@ -348,11 +348,7 @@ def _number(value: Any) -> str:
 
 
 def _render(**context: Any) -> str:
-    try:
-        import jinja2
-    except ImportError as error:
-        msg = "The report needs jinja2: pip install 'sltr[report]'."
-        raise ImportError(msg) from error
+    jinja2 = import_optional("jinja2", "The report needs jinja2", "'sltr[report]'")
     folder = Path(__file__).parent
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),

@@ -148,19 +148,21 @@ def _columns(y: Any) -> np.ndarray:
 
 
 def _summarised(name: str, values: np.ndarray, higher: bool) -> Score:
-    """Return a score from its value and those of all draws, (1 + draws, 2)."""
+    """Return a score: of all samples, then of draws, (1 + draws, model and null)."""
+    value, null = values[0].round(12) + 0.0  # adding zero makes −0 zero
+    # A draw of one class alone has no ROC.
     again = values[1:][np.isfinite(values[1:]).all(axis=1)]
     if len(again) < 2:
         again = np.full((2, 2), np.nan)
     better = again[:, 0] > again[:, 1] if higher else again[:, 0] < again[:, 1]
-    low, high = np.percentile(again[:, 0], (2.5, 97.5))
+    low, high = np.percentile(again[:, 0], (2.5, 97.5)) + 0.0
     return Score(
         name=name,
-        value=float(values[0, 0]),
+        value=float(value),
         error=_spread(again[:, 0]),
         low=float(low),
         high=float(high),
-        null=float(values[0, 1].round(12)) + 0.0,
+        null=float(null),
         higher_is_better=higher,
         beats_null=float(np.mean(better)),
     )
@@ -175,25 +177,9 @@ def _score(
     draws: np.ndarray,
 ) -> Score:
     sign = 1.0 if higher else -1.0
-    value, null = fold_scores(scoring, truth, pair).round(12)
-    again = np.array([fold_scores(scoring, truth[d], pair[d]) for d in draws])
-    # A draw of one class alone has no ROC.
-    again = again[np.isfinite(again).all(axis=1)]
-    if len(again) < 2:
-        again = np.full((2, 2), np.nan)
-    # Adding zero makes −0 zero.
-    value, null = sign * value + 0.0, sign * null + 0.0
-    low, high = np.sort(sign * np.percentile(again[:, 0], (2.5, 97.5))) + 0.0
-    return Score(
-        name=name,
-        value=float(value),
-        error=_spread(again[:, 0]),
-        low=float(low),
-        high=float(high),
-        null=float(null),
-        higher_is_better=higher,
-        beats_null=float(np.mean(np.heaviside(np.diff(-again, axis=1), 0.0))),
-    )
+    rows = [np.arange(len(truth)), *draws]
+    values = np.array([fold_scores(scoring, truth[r], pair[r]) for r in rows])
+    return _summarised(name, sign * values, higher)
 
 
 def _spread(values: np.ndarray) -> float:
