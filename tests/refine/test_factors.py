@@ -55,7 +55,7 @@ def test_every_design_gives_the_tensor_inner_product(form, normalised):
         return _State(after)
 
     samples = Unfoldings.of(X, np.ones(6))
-    sweep(samples, 6, [_State(structure)], [solve])
+    sweep(samples, 6, _State(structure), solve)
     assert visited == [*samples.order, *range(len(form.shape), len(structure.blocks))]
 
 

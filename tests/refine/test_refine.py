@@ -141,7 +141,7 @@ def test_tucker_steps_never_raise_the_objective(rng, shape, intercept):
 
     point = Point(structure)
     for _ in range(4):
-        [point] = sweep(data.samples, 30, [point], [solve])
+        point = sweep(data.samples, 30, point, solve)
     assert len(values) == 1 + 4 * (len(shape) + 1)
     assert np.all(np.diff(values) <= 1e-10 * values[0])
     assert values[-1] < values[0]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from math import prod
 from typing import Any, Protocol, TypeVar
 
@@ -641,54 +640,39 @@ State = TypeVar("State", bound=_HasStructure)
 def sweep(
     samples: Unfoldings | SlicedUnfoldings,
     n_samples: int,
-    states: Sequence[State],
-    solves: Sequence[Callable[[State, int, Array], State]],
-) -> list[State]:
-    """Solve for every block of several states once: the factors, for Tucker the core.
+    state: State,
+    solve: Callable[[State, int, Array], State],
+) -> State:
+    """Solve for every block once: the factors, for Tucker the core.
 
-    States are of any rank and form; `solve(state, index, design)` returns the state
-    with another block `index`. A design is (B, d, n) for a block of d unknowns. Samples
-    are asked once for each mode, with the rows of all states.
+    `solve(state, index, design)` returns the state with another block `index`. A
+    design is (B, d, n) for a block of d unknowns.
     """
-    xp = array_namespace(*states[0].structure.blocks)
+    xp = array_namespace(*state.structure.blocks)
 
-    def projected(loadings: Sequence[Array], mode: int) -> list[Array]:
-        """Return Lᵀ·X_(m)ᵀ for every item of every state: (B, r, p·n) each."""
-        rows = [
-            xp.reshape(xp.matrix_transpose(one), (-1, one.shape[1])) for one in loadings
-        ]
-        together = xp.concat(rows, axis=0) if len(rows) > 1 else rows[0]
-        found = samples.project(together, mode)
-        ends = list(accumulate(part.shape[0] for part in rows))
-        return [
-            xp.reshape(found[end - part.shape[0] : end, :], (*one.shape[::2], -1))
-            for one, part, end in zip(loadings, rows, ends, strict=True)
-        ]
+    def projected(loadings: Array, mode: int) -> Array:
+        """Return Lᵀ·X_(m)ᵀ for every item, (B, r, p·n)."""
+        rows = xp.reshape(xp.matrix_transpose(loadings), (-1, loadings.shape[1]))
+        return xp.reshape(samples.project(rows, mode), (*loadings.shape[::2], -1))
 
-    def step(k: int, state: State, index: int, design: Array) -> State:
+    def step(state: State, index: int, design: Array) -> State:
         design = xp.reshape(design, (design.shape[0], -1, n_samples))
-        return solves[k](state, index, design)
+        return solve(state, index, design)
 
     *modes, last = samples.order
-    now, core = list(states), len(samples.order)
     for mode in modes:
-        designs = projected([one.structure.loadings(mode) for one in now], mode)
-        for k in range(len(now)):
-            now[k] = step(k, now[k], mode, designs[k])
-        del designs
+        state = step(state, mode, projected(state.structure.loadings(mode), mode))
+    structure = state.structure
+    if isinstance(structure, CP):
+        return step(state, last, projected(structure.loadings(last), last))
     # The last factor and the core of Tucker see the samples through the same other
     # factors: one projection serves both.
-    seen = projected([_last_loadings(one.structure, last) for one in now], last)
-    for k, part in enumerate(seen):
-        structure = now[k].structure
-        if isinstance(structure, CP):
-            now[k] = step(k, now[k], last, part)
-            continue
-        now[k] = step(k, now[k], last, xp.matrix_transpose(structure.rows(last)) @ part)
-        factor = xp.matrix_transpose(now[k].structure.factors[last])[:, None, :, :]
-        part = xp.reshape(part, (*part.shape[:2], factor.shape[3], n_samples))
-        now[k] = step(k, now[k], core, _core_design(structure, last, factor @ part))
-    return now
+    seen = projected(structure.other_factors(last), last)
+    state = step(state, last, xp.matrix_transpose(structure.rows(last)) @ seen)
+    factor = xp.matrix_transpose(state.structure.factors[last])[:, None, :, :]
+    seen = xp.reshape(seen, (*seen.shape[:2], factor.shape[3], n_samples))
+    core = _core_design(structure, last, factor @ seen)
+    return step(state, len(samples.order), core)
 
 
 def _core_design(structure: Tucker, last: int, seen: Array) -> Array:
@@ -698,9 +682,3 @@ def _core_design(structure: Tucker, last: int, seen: Array) -> Array:
     others = [r for mode, r in enumerate(structure.rank) if mode != last]
     seen = xp.reshape(seen, (n_items, *others, rank, n_samples))
     return xp.moveaxis(seen, -2, 1 + last)
-
-
-def _last_loadings(structure: Structure, last: int) -> Array:
-    if isinstance(structure, CP):
-        return structure.loadings(last)
-    return structure.other_factors(last)

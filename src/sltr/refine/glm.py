@@ -273,8 +273,7 @@ def glm_sweep(
         structure = structure.with_block(index, vector[None, :])
         return replace(fit, structure=structure, gamma=gamma, deviance=deviance)
 
-    [swept] = sweep(problem.samples, problem.y.shape[0], [fit], [solve])
-    return swept
+    return sweep(problem.samples, problem.y.shape[0], fit, solve)
 
 
 def fit_blocks(

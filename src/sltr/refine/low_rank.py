@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate, chain
 from math import prod, sqrt
 from typing import Any, Self
 
@@ -92,40 +91,26 @@ class Sweeps:
 
         After a few sweeps the start of the least objective goes on alone.
         """
-        [swept] = self.first_ridges([starts])
-        return swept
-
-    def first_ridges(self, many: Sequence[Sequence[Structure]]) -> list[Swept]:
-        """Do so for several ranks or forms at once, each with as many starts."""
-        ridge, structures = self.ridges[0], [joined(starts) for starts in many]
-        n_sweeps, n_starts = self.n_sweeps, len(many[0])
-        if n_starts > 1:
-            ridges = [ridge] * n_starts
-            swept = self._swept(structures, ridges, self.n_starting_sweeps)
-            structures = [take(one[0], self._best_starts(*one)) for one in swept]
+        ridge, structure, n_sweeps = self.ridges[0], joined(starts), self.n_sweeps
+        if len(starts) > 1:
+            ridges = [ridge] * len(starts)
+            swept = self._swept(structure, ridges, self.n_starting_sweeps)
+            structure = take(swept[0], self._best_starts(*swept))
             n_sweeps -= self.n_starting_sweeps
-        swept = self._swept(structures, [ridge], n_sweeps)
-        return [Swept(ridge, *one) for one in swept]
+        return Swept(ridge, *self._swept(structure, [ridge], n_sweeps))
 
     def lower_ridges(self, first: Swept) -> list[Swept]:
         """Sweep on under each lower ridge, from the structure of the first one."""
-        [swept] = self.all_lower_ridges([first])
-        return swept
-
-    def all_lower_ridges(self, firsts: Sequence[Swept]) -> list[list[Swept]]:
-        """Do so for several ranks or forms at once."""
         lower = self.ridges[1:]
         if not lower:
-            return [[] for _ in firsts]
+            return []
+        together = joined([first.structure] * len(lower))
+        structure, fitted = self._swept(together, lower, self.n_sweeps)
         runs = [k * self.variance.shape[0] + self._items for k in range(len(lower))]
-        together = [joined([first.structure] * len(lower)) for first in firsts]
         xp = array_namespace(self.variance)
         return [
-            [
-                Swept(ridge, take(structure, run), xp.take(fitted, run, axis=0))
-                for ridge, run in zip(lower, runs, strict=True)
-            ]
-            for structure, fitted in self._swept(together, lower, self.n_sweeps)
+            Swept(ridge, take(structure, run), xp.take(fitted, run, axis=0))
+            for ridge, run in zip(lower, runs, strict=True)
         ]
 
     @cached_property
@@ -155,61 +140,43 @@ class Sweeps:
         return self._known_batches[ridges]
 
     def _swept(
-        self, structures: Sequence[Structure], ridges: Sequence[float], n_sweeps: int
-    ) -> list[tuple[Structure, Array]]:
-        """Return structures after some sweeps, and their fitted values.
+        self, structure: Structure, ridges: Sequence[float], n_sweeps: int
+    ) -> tuple[Structure, Array]:
+        """Return a structure after some sweeps, and its fitted values.
 
-        Each structure is a run of all items for each of the `ridges`.
+        It is a run of all items for each of the `ridges`.
         """
-        n_samples = self.subsets.y.shape[1]
         subsets, penalty = self._batch(tuple(ridges))
-        xp = array_namespace(self.variance)
         if self.samples.batch_entries is None:
-            return self._batch_swept(structures, subsets, penalty, n_sweeps)
-        found = []  # memory is bounded: so many items at a time
-        for structure in structures:
-            size = self.samples.batch_entries // (structure.n_seen * n_samples)
-            parts = []
-            for rows in row_ranges(penalty.shape[0], size):
-                items = list(range(rows.start, rows.stop))
-                some = take(structure, xp.asarray(items))
-                part = (subsets.take(items), penalty[rows])
-                parts += self._batch_swept([some], *part, n_sweeps)
-            fitted = xp.concat([values for _, values in parts], axis=0)
-            found.append((joined([one for one, _ in parts]), fitted))
-        return found
+            return self._batch_swept(structure, subsets, penalty, n_sweeps)
+        xp, parts = array_namespace(self.variance), []
+        # Memory is bounded: so many items at a time.
+        size = self.samples.batch_entries // (structure.n_seen * subsets.y.shape[1])
+        for rows in row_ranges(penalty.shape[0], size):
+            items = list(range(rows.start, rows.stop))
+            some = take(structure, xp.asarray(items))
+            part = (subsets.take(items), penalty[rows])
+            parts.append(self._batch_swept(some, *part, n_sweeps))
+        fitted = xp.concat([values for _, values in parts], axis=0)
+        return joined([one for one, _ in parts]), fitted
 
     def _batch_swept(
-        self,
-        structures: Sequence[Structure],
-        subsets: Subsets,
-        penalty: Array,
-        n_sweeps: int,
-    ) -> list[tuple[Structure, Array]]:
+        self, structure: Structure, subsets: Subsets, penalty: Array, n_sweeps: int
+    ) -> tuple[Structure, Array]:
         """Do so for all items of some subsets at once."""
         n_samples, order = subsets.y.shape[1], self.samples.order
-        solves = [partial(solve_ridge_block, subsets, penalty)] * len(structures)
-        starts = [Point.at_start(one, order[-1], n_samples) for one in structures]
-        ends = list(accumulate(len(start.arrays()) for start in starts))
-
-        def points(state: Sequence[Array]) -> list[Point]:
-            """Return what the arrays of a state are those of."""
-            firsts = [0, *ends[:-1]]
-            return [
-                start.of_arrays(list(state[first:end]))
-                for start, first, end in zip(starts, firsts, ends, strict=True)
-            ]
+        solve = partial(solve_ridge_block, subsets, penalty)
+        start = Point.at_start(structure, order[-1], n_samples)
 
         def swept(*state: Array) -> tuple[Array, ...]:
-            found = sweep(self.samples, n_samples, points(state), solves)
-            return tuple(chain.from_iterable(point.arrays() for point in found))
+            point = start.of_arrays(list(state))
+            return tuple(sweep(self.samples, n_samples, point, solve).arrays())
 
-        sizes = [prod(block.shape[1:]) for one in structures for block in one.blocks]
-        record = n_sweeps >= WORTH_RECORDING
-        record = record and solves_at_once(penalty, max(sizes))
-        state = tuple(chain.from_iterable(start.arrays() for start in starts))
-        found = points(repeated(swept, state, record=record)(n_sweeps))
-        return [(p.structure, subsets.fitted(p.design, p.vector)) for p in found]
+        largest = max(prod(block.shape[1:]) for block in structure.blocks)
+        record = n_sweeps >= WORTH_RECORDING and solves_at_once(penalty, largest)
+        found = repeated(swept, tuple(start.arrays()), record=record)(n_sweeps)
+        end = start.of_arrays(list(found))
+        return end.structure, subsets.fitted(end.design, end.vector)
 
     def _best_starts(self, structure: Structure, fitted: Array) -> Array:
         """Return the index of each item's start of the least objective, (B,)."""

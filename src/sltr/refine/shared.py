@@ -51,8 +51,8 @@ class SharedSweeps(Sweeps):
         return flatten(xp.matrix_transpose(rows))
 
     def _swept(
-        self, structures: Sequence[Structure], ridges: Sequence[float], n_sweeps: int
-    ) -> list[tuple[Structure, Array]]:
+        self, structure: Structure, ridges: Sequence[float], n_sweeps: int
+    ) -> tuple[Structure, Array]:
         xp, each = array_namespace(self.variance), self._each
         n_items, n_samples = each.y.shape
         subsets = each.take(list(range(n_items)) * len(ridges))
@@ -64,12 +64,9 @@ class SharedSweeps(Sweeps):
             xp.concat([ridge * self._penalty for ridge in ridges], axis=0),
             self.shape_out,
         )
-        found = []
-        for structure in structures:
-            for _ in range(n_sweeps):
-                structure = blocks.swept(structure)
-            found.append((structure, blocks.fitted(structure)))
-        return found
+        for _ in range(n_sweeps):
+            structure = blocks.swept(structure)
+        return structure, blocks.fitted(structure)
 
 
 @dataclass(frozen=True, eq=False)

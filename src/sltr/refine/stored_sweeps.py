@@ -37,7 +37,10 @@ class StoredSweeps(Sweeps):
     order: tuple[int, ...]  # in which modes are visited
 
     def first_ridges(self, many: Sequence[Sequence[Structure]]) -> list[Swept]:
-        """Do what `Sweeps` does; losses of starts are known without a pass."""
+        """Do what `first_ridge` does for several ranks at once, each with its starts.
+
+        Losses of starts are known without a pass.
+        """
         ridge, n_sweeps = self.ridges[0], self.n_sweeps
         best = [starts[0] for starts in many]
         if max(map(len, many)) > 1:

@@ -55,19 +55,8 @@ class Subsets:
         """Return some items, or the same one several times."""
         xp = array_namespace(self.weight)
         index = as_array(items, self.weight, dtype=xp.int64)
-        return self._taken(index, axis=0)
-
-    def of_samples(self, rows: Array) -> Subsets:
-        """Return the items on some of the samples."""
-        xp = array_namespace(self.weight)
-        Z = self.covariates
-        Z = None if Z is None else xp.take(Z, rows, axis=0)
-        return replace(self._taken(rows, axis=1), covariates=Z)
-
-    def _taken(self, index: Array, axis: int) -> Subsets:
-        xp = array_namespace(self.weight)
         y, weight, repeats = (
-            None if values is None else xp.take(values, index, axis=axis)
+            None if values is None else xp.take(values, index, axis=0)
             for values in (self.y, self.weight, self.repeats)
         )
         return replace(self, y=y, weight=weight, repeats=repeats)
