@@ -464,7 +464,7 @@ def maps_in_front() -> None:
     fit("cv default groups", Tuned, groups=groups)
     fit("cv noise", lambda: Tuned(cv=3), only_noise)
     FITS["cv zarr mask"] = _stored(
-        lambda: Tuned(mask=mask, memory_limit="200KB", **few), as_zarr, 60, (6, 5, 4)
+        lambda: Tuned(mask=mask, memory_limit="1MB", **few), as_zarr, 300, (6, 5, 4)
     )
     for kind in ("reweight", "cp", "tucker", "sparse"):
         given = {"refine": kind, "memory_limit": "2MB"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sltr.arrays import array_namespace, to_numpy
+from sltr.arrays import to_numpy
 from sltr.arrays.resources import bytes_text
 from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
@@ -108,7 +108,7 @@ class Grid:
     refinements: list[str | None]
     start: Candidate  # the estimate that refits start from
     thresholds: Sequence[Sequence[float]]  # of the Lasso, in batches, descending
-    measured: bool = False  # with complexities, for a rule that needs them
+    needs_complexity: bool = False  # for a rule that weighs it
     # Whether each response has a tensor of its own, or all share one, or both.
     sharing: tuple[bool, ...] = (False,)
     refits_each: bool = True  # whether there are refits of each response by itself
@@ -165,7 +165,7 @@ def make_grid(
         list(refinements),
         start,
         _distinct_thresholds(pairs) if absolute else policy.thresholds,
-        measured=rule == "1se",
+        needs_complexity=rule == "1se",
         sharing=sharing,
         refits_each=refits_each,
     )
@@ -285,21 +285,15 @@ def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:
 
     Samples left in place are read twice for as many folds as there is room for.
     """
-    losses = []
+    losses: list[np.ndarray] = []
     for batch in fold_batches(task, folds, len(epsilons)):
         pilots = ridge_pilots(task, folds.training[batch, ...], epsilons)
-        xp, indices = array_namespace(pilots.coef), range(batch.start, batch.stop)
-        coefs = [
-            xp.reshape(pilots.coef[s, ...], (-1, pilots.coef.shape[-1]))
-            for s in range(len(indices))
+        indices = range(batch.start, batch.stop)
+        found = folds.predictions(task, indices, *pilots.parts)  # (n_rows, E, K)
+        losses += [
+            folds.fold_losses(f, values.swapaxes(1, 2))
+            for f, values in zip(indices, found, strict=True)
         ]
-        groups = [(folds.seen(f), c) for f, c in zip(indices, coefs, strict=True)]
-        products = task.samples.design.inner_groups(groups)
-        for s, (f, coef) in enumerate(zip(indices, coefs, strict=True)):
-            values = folds.centred(task, f, products[s], coef, pilots.removed[s, ...])
-            values = values.reshape(-1, *pilots.coef.shape[1:3])  # (n_seen, E, K)
-            values = folds.held_out(f, values, axis=2).swapaxes(1, 2)
-            losses.append(folds.fold_losses(f, values))
     return np.concatenate(losses)
 
 

@@ -311,11 +311,6 @@ def _pilot_predictions(
         xp = array_namespace(fitted)
         values = xp.permute_dims(fitted, (0, 3, 1, 2))  # (F, n, E, K)
         return [take_rows(values[f, ...], rows) for f, rows in enumerate(folds.rows)]
-    pilots, found = ridge_pilots(task, folds.training, list(epsilons)), []
-    for f, rows in enumerate(folds.rows):
-        coef = pilots.coef[f, ...]
-        flat = array_namespace(coef).reshape(coef, (-1, coef.shape[-1]))
-        values = folds.predictions(task, f, flat, pilots.removed[f, ...])
-        shape = (len(rows), len(epsilons), -1)
-        found.append(as_array(values.reshape(shape), task.Y))
-    return found
+    pilots = ridge_pilots(task, folds.training, list(epsilons))
+    each = range(len(folds.rows))
+    return [as_array(v, task.Y) for v in folds.predictions(task, each, *pilots.parts)]

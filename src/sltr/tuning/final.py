@@ -22,7 +22,7 @@ from sltr.tuning.choose import Choice, Member, sample_losses
 from sltr.tuning.evidence import is_found
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
 from sltr.tuning.folds import Folds, close_to, fold_batches
-from sltr.tuning.held_out import Answer, HeldOut
+from sltr.tuning.held_out import CoefsOf, HeldOut
 from sltr.tuning.task import (
     Pilots,
     Task,
@@ -81,7 +81,7 @@ def final_fit(
         # All samples come last there, and first here.
         subsets = [n_folds, *range(n_folds)][: training.shape[0]]
     # In memory the final fit is more exact than those on the folds were.
-    known = held.answers if held is not None and is_lazy(task.samples.X) else {}
+    known = held.coefs if held is not None and is_lazy(task.samples.X) else {}
     task = task if held is None else replace(task, working=held.working)
     mean = _mean_fit(task, members, training, known, subsets)
     coef, entries = mean.coef, _entries(task, mean.coef)
@@ -129,7 +129,7 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
         members = [_of_folds(held, member, indices) for member in choice.members]
         training = folds.training[batch, ...]
         precision = task.policy.precision
-        known = held.answers, indices, precision, held.pilots
+        known = held.coefs, indices, precision, held.pilots
         mean = _mean_fit(task, members, training, *known)
         predictions += _predictions(task, folds, indices, mean, radii)
     losses, weight = sample_losses(folds, predictions)
@@ -162,7 +162,7 @@ def reweighted_choice(
         again = replace(
             held,
             working=working_at(task, training, eta),
-            answers={c: known for c, known in held.answers.items() if c.is_plain},
+            coefs={c: known for c, known in held.coefs.items() if c.is_plain},
         )
         found = choose_radius(task, again, choice)
         if not _deviance(folds, found) < _deviance(folds, choice):
@@ -218,23 +218,13 @@ def _predictions(
     radii: Sequence[float],
 ) -> list[np.ndarray]:
     """Return what all radii predict for the rows of some folds, (n_rows, K, R)."""
-    xp, n_responses = array_namespace(mean.coef), task.Y.shape[1]
-    entries = _entries(task, mean.coef)
-    coefs = []
+    xp, entries, coefs = array_namespace(mean.coef), _entries(task, mean.coef), []
     for s in range(len(indices)):
         shrunk = _in_box(entries[s : s + 1, ...], radii)  # (1, K, R, …)
         batch = shrunk.shape[:3]
         flat = xp.reshape(shrunk, (1, -1, *shrunk.shape[3:]))
-        coefs.append(xp.reshape(_of_entries(task, flat), (batch[1] * batch[2], -1)))
-    groups = [(folds.seen(f), c) for f, c in zip(indices, coefs, strict=True)]
-    products = task.samples.design.inner_groups(groups)
-    found = []
-    for s, f in enumerate(indices):
-        removed = mean.pilots.removed[s, ...]
-        values = folds.centred(task, f, products[s], coefs[s], removed)
-        values = values.reshape(-1, n_responses, len(radii))
-        found.append(folds.held_out(f, values, axis=1))
-    return found
+        coefs.append(xp.reshape(_of_entries(task, flat), (*batch[1:], -1)))
+    return folds.predictions(task, indices, coefs, mean.pilots.parts[1], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +241,7 @@ def _mean_fit(
     task: Task,
     members: Sequence[Member],
     training: Array,
-    known: Mapping[Candidate, Answer],
+    known: Mapping[Candidate, CoefsOf],
     subsets: Sequence[int],
     precision: str | None = None,
     pilots: Pilots | None = None,

@@ -373,30 +373,6 @@ class Folds:
         eta, target = (np.moveaxis(a, 1, -1) for a in (known + values, target))
         return self.family.deviance(target, eta).sum(axis=-1)
 
-    def seen(self, f: int) -> np.ndarray:
-        """Return the samples to predict for fold f: those that it leaves out.
-
-        A likelihood needs those it trains on before them, for its intercept.
-        """
-        if self.family is None:
-            return self.rows[f]
-        return np.concatenate([self.free[f].rows, self.rows[f]])
-
-    def held_out(self, f: int, values: np.ndarray, axis: int) -> np.ndarray:
-        """Return the predictions of the rows that fold f leaves out.
-
-        `values` are those of all it has `seen`, responses along an axis. Under a
-        likelihood they get the intercept, and the covariates' slopes, that are most
-        likely on the training samples.
-        """
-        if self.family is None:
-            return values
-        moved = np.moveaxis(values, axis, -1)
-        flat = moved.reshape(len(moved), -1, moved.shape[-1]).swapaxes(0, 1)
-        found = self.free[f].completed(self.family, flat)  # (G, n_rows, K)
-        found = found.swapaxes(0, 1).reshape(-1, *moved.shape[1:])
-        return np.moveaxis(found, -1, axis).astype(values.dtype, copy=False)
-
     def total(self, losses: np.ndarray) -> float:
         """Return the weighted sum of all held-out samples' losses."""
         return float(np.concatenate(self.weights) @ losses)
@@ -421,27 +397,59 @@ class Folds:
         values = to_numpy(fitted)
         values = values.reshape(-1, self.targets[0].shape[1], values.shape[-1])
         return [
-            self.held_out(f, values[f][:, self.seen(f)].T, axis=1)
+            self._of_rows(f, values[f][:, self._seen(f)].T, axis=1)
             for f in range(len(self.rows))
         ]
 
     def predictions(
-        self, task: Task, f: int, coef: Array, removed: Array
-    ) -> np.ndarray:
-        """Return ⟨coef, x⟩ less its baseline for what fold f has `seen`, (n_seen, k).
+        self,
+        task: Task,
+        indices: Sequence[int],
+        coefs: Sequence[Array],
+        removed: Sequence[Array],
+        axis: int = 2,
+    ) -> list[np.ndarray]:
+        """Return what coefficients predict for the rows of some folds, (n_rows, …).
 
-        `coef` is (k, P), and `removed` (b, P) is what the fold's pilots know.
+        For each of these folds there are coefficients (…, P), and what its pilots
+        removed from the samples, (b, P). Predictions are less the baseline; responses
+        are along an `axis` of them. Samples in a file are read once for all folds.
         """
-        [values] = task.samples.design.inner_groups([(self.seen(f), coef)])
-        return self.centred(task, f, values, coef, removed)
+        xp, basis = array_namespace(removed[0]), task.centring(self.training).basis
+        rows = [self._seen(f) for f in indices]
+        flat = [xp.reshape(coef, (-1, coef.shape[-1])) for coef in coefs]
+        groups = list(zip(rows, flat, strict=True))
+        products, found = task.samples.design.inner_groups(groups), []
+        for k, f in enumerate(indices):
+            explained = removed[k] @ xp.matrix_transpose(flat[k])
+            values = to_numpy(products[k] - take_rows(basis, rows[k]) @ explained)
+            values = values.reshape(-1, *coefs[k].shape[:-1])
+            found.append(self._of_rows(f, values, axis))
+        return found
 
-    def centred(
-        self, task: Task, f: int, values: Array, coef: Array, removed: Array
-    ) -> np.ndarray:
-        """Return ⟨coef, x⟩, less its baseline, of what fold f has `seen`."""
-        xp = array_namespace(coef)
-        basis = take_rows(task.centring(self.training[f, :]).basis, self.seen(f))
-        return to_numpy(values - basis @ (removed @ xp.matrix_transpose(coef)))
+    def _seen(self, f: int) -> np.ndarray:
+        """Return the samples to predict for fold f: those that it leaves out.
+
+        A likelihood needs those it trains on before them, for its intercept.
+        """
+        if self.family is None:
+            return self.rows[f]
+        return np.concatenate([self.free[f].rows, self.rows[f]])
+
+    def _of_rows(self, f: int, values: np.ndarray, axis: int) -> np.ndarray:
+        """Return the predictions of the rows that fold f leaves out.
+
+        `values` are those of all it has `_seen`, responses along an axis. Under a
+        likelihood they get the intercept, and the covariates' slopes, that are most
+        likely on the training samples.
+        """
+        if self.family is None:
+            return values
+        moved = np.moveaxis(values, axis, -1)
+        flat = moved.reshape(len(moved), -1, moved.shape[-1]).swapaxes(0, 1)
+        found = self.free[f].completed(self.family, flat)  # (G, n_rows, K)
+        found = found.swapaxes(0, 1).reshape(-1, *moved.shape[1:])
+        return np.moveaxis(found, -1, axis).astype(values.dtype, copy=False)
 
 
 def _likelihood_folds(task: Task, training: Array, splits: Sequence[Split]) -> Folds:

@@ -6,9 +6,9 @@ in a file or on a cluster, `stored` lets them wait for one pass over X.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -18,20 +18,26 @@ import numpy as np
 from sltr.arrays import (
     Array,
     array_namespace,
+    as_array,
     free_entries,
     is_numpy,
     to_numpy,
     to_python,
 )
-from sltr.refine.factors import CP, Structure
+from sltr.arrays.resources import row_ranges
+from sltr.refine.factors import CP, Structure, take
 from sltr.refine.low_rank import CPStep
+from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_rows, lasso_fits, plain_fits
 from sltr.tuning.folds import Folds
 from sltr.tuning.task import Pilots, Task, Working, fits_single
 
 # Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
-Answer = Callable[[Sequence[int]], Array]
+CoefsOf = Callable[[Sequence[int]], Array]
+# What a job on the folds returns: predictions, and coefficients that are kept, in
+# batches (s, K, …) of the folds in order.
+Rows = tuple[list["Row"], dict[Candidate, list[Array]]]
 
 
 class Row(NamedTuple):
@@ -52,9 +58,9 @@ class HeldOut:
     complexity: dict[Candidate, float]  # the mean over folds
     # Of scaled candidates, for each fold, (K,); fitted without the rows it holds out.
     factors: dict[Candidate, list[np.ndarray]] = field(default_factory=dict)
-    # What gives the coefficients (s, K, p1, …, pM) of candidates on some subsets: the
-    # folds; and all samples, which come last, where these are left in place.
-    answers: dict[Candidate, Answer] = field(default_factory=dict)
+    # Coefficients that were kept, or can be made again. The subsets are the folds; and
+    # all samples, which come last, where these are left in place.
+    coefs: dict[Candidate, CoefsOf] = field(default_factory=dict)
     working: Working | None = None  # of a likelihood, what refits saw
     pilots: Pilots | None = None  # of the folds, for samples in memory
 
@@ -62,7 +68,12 @@ class HeldOut:
         """Return what to multiply a candidate's predictions of fold f by."""
         return self.factors[candidate][f] if candidate in self.factors else 1.0
 
-    def with_rows(self, rows: Iterable[Row], grid: Grid | None = None) -> HeldOut:
+    def with_rows(
+        self,
+        rows: Iterable[Row],
+        coefs: Mapping[Candidate, CoefsOf] | None = None,
+        grid: Grid | None = None,
+    ) -> HeldOut:
         """Return the table with more candidates, those of a `grid` in its order.
 
         The order matters because ties go to the first.
@@ -76,11 +87,10 @@ class HeldOut:
             by_fold[row.fold] = row.predictions
             before = complexity.get(row.candidate, 0.0)
             complexity[row.candidate] = before + row.complexity / n_folds
-        return replace(self, predictions=predictions, complexity=complexity)
-
-    def with_answers(self, answers: Mapping[Candidate, Answer]) -> HeldOut:
-        """Return the table with candidates whose coefficients are known."""
-        return replace(self, answers={**self.answers, **answers})
+        known = {**self.coefs, **(coefs or {})}
+        return replace(
+            self, predictions=predictions, complexity=complexity, coefs=known
+        )
 
     @cached_property
     def losses(self) -> dict[Candidate, np.ndarray]:
@@ -114,7 +124,7 @@ class HeldOut:
                 for c, source in scaled.items()
                 if c in sources and factors
             },
-            self.answers,
+            self.coefs,
             self.working,
             self.pilots,
         )
@@ -173,87 +183,79 @@ def memory_rows(
     folds: Folds,
     part: Part,
     grid: Grid,
-    start: Candidate | None,
-    keep_as: Any = None,
-) -> tuple[list[Row], Array | None, dict[Candidate, Array]]:
-    """Return a part's predictions, and its estimates (S, K, P) that refits start from.
-
-    These are None unless `start` is one of the grid's candidates. Estimates of all
-    candidates come last, if they are to be kept as some dtype.
-    """
+    kept: Collection[Candidate],
+    dtype: Any,
+) -> Rows:
+    """Return a part's predictions, and coefficients of those that are `kept`."""
     rows: list[Row] = []
-    xp, estimates = array_namespace(part.pilots.coef), None
-    kept: dict[Candidate, Array] = {}
+    coefs: dict[Candidate, list[Array]] = {}
+    xp, shared = array_namespace(part.pilots.coef), bool(task.shared)
     for fits in plain_fits(task, part.pilots.coef, grid.pairs):
-        if start is not None and start.radii in fits.pairs:
-            e = part.pilots.epsilons.index(start.epsilon)
-            # A copy: a view would keep the whole chunk.
-            estimates = fits.of_pair(start.radii)[:, e, ...] + 0.0
-        rows += predicted(task, folds, [(part, fits)], grid.measured)
+        rows += predicted(task, folds, [(part, fits)], grid.needs_complexity)
         for (e, epsilon), pair in product(enumerate(part.pilots.epsilons), fits.pairs):
-            if keep_as is not None:
-                candidate = Candidate(epsilon, *pair, shared=bool(task.shared))
-                kept[candidate] = xp.astype(fits.of_pair(pair)[:, e, ...], keep_as)
-    return rows, estimates, kept
+            candidate = Candidate(epsilon, *pair, shared=shared)
+            if candidate in kept:
+                # A copy: a view would keep the whole chunk.
+                coef = xp.astype(fits.of_pair(pair)[:, e, ...], dtype, copy=True)
+                coefs[candidate] = [coef]
+    return rows, coefs
 
 
-def known_coefs(task: Task, coefs: Sequence[Array]) -> Answer:
-    """Return what gives coefficients of the folds, given as batches (s, K, …)."""
-    return partial(_some_coefs, task.samples.shape, coefs)
+def dense_coefs(task: Task, batches: Sequence[Array]) -> CoefsOf:
+    """Return what gives coefficients that are known, in batches (s, K, …)."""
+    shape, xp = task.samples.shape, array_namespace(*batches)
+
+    def coefs(subsets: Sequence[int]) -> Array:
+        parts = [xp.reshape(part, (*part.shape[:2], *shape)) for part in batches]
+        whole = xp.concat(parts, axis=0)
+        return xp.take(whole, as_array(list(subsets), whole, dtype=xp.int64), axis=0)
+
+    return coefs
 
 
-def _some_coefs(
-    shape: tuple[int, ...], coefs: Sequence[Array], subsets: Sequence[int]
-) -> Array:
-    xp = array_namespace(*coefs)
-    whole = xp.concat([xp.reshape(c, (*c.shape[:2], *shape)) for c in coefs], axis=0)
-    return xp.stack([whole[s, ...] for s in subsets], axis=0)
-
-
-def known_structure(task: Task, structure: Structure, n_folds: int) -> Answer:
-    """Return what gives coefficients of the folds, given as CP or Tucker tensors."""
-    return partial(_structure_coefs, task, structure, n_folds)
-
-
-def _structure_coefs(
-    task: Task, structure: Structure, n_folds: int, subsets: Sequence[int]
-) -> Array:
+def structure_coefs(task: Task, structure: Structure) -> CoefsOf:
+    """Return what gives the coefficients of CP or Tucker tensors, one of each item."""
     xp, shape, shared = array_namespace(task.Y), task.samples.shape, task.shared
-    tensors = xp.reshape(structure.coef(), (n_folds, -1, *shape, *shared))
-    return known_coefs(task, [as_rows(tensors, shape, shared)])(subsets)
+    k = 1 if shared else task.Y.shape[1]
+
+    def coefs(subsets: Sequence[int]) -> Array:
+        items = [s * k + response for s in subsets for response in range(k)]
+        some = take(structure, as_array(items, task.Y, dtype=xp.int64))
+        tensors = xp.reshape(some.coef(), (len(subsets), k, *shape, *shared))
+        rows = as_rows(tensors, shape, shared)
+        return xp.reshape(rows, (*rows.shape[:2], *shape))
+
+    return coefs
 
 
 def predicted(
     task: Task,
     folds: Folds,
     waiting: Sequence[tuple[Part, PlainFits]],
-    measured: bool,
+    needs_complexity: bool,
 ) -> Iterator[Row]:
     """Predict the held-out rows of all coefficients that wait, in one pass."""
-    xp = array_namespace(waiting[0][1].coef)
-    shape = task.samples.shape
-    groups = [
-        (part, fits, s, f, xp.reshape(fits.coef[s, ...], (-1, prod(shape))))
-        for part, fits in waiting
-        for s, f in enumerate(part.folds)
+    each = [
+        (part, fits, s, f) for part, fits in waiting for s, f in enumerate(part.folds)
     ]
-    products = task.samples.design.inner_groups(
-        [(folds.seen(f), coef) for *_, f, coef in groups]
+    found = folds.predictions(
+        task,
+        [f for *_, f in each],
+        [fits.coef[s, ...] for _, fits, s, _ in each],  # (E, K, g, P)
+        [part.pilots.removed[s, ...] for part, _, s, _ in each],
     )
     sizes = {
-        id(fits): to_numpy(fits.complexity(shape, task.shared)) if measured else None
+        id(fits): to_numpy(fits.complexity(task.samples.shape, task.shared))
         for _, fits in waiting
+        if needs_complexity
     }
-    for (part, fits, s, f, coef), values in zip(groups, products, strict=True):
-        centred = folds.centred(task, f, values, coef, part.pilots.removed[s, ...])
-        centred = centred.reshape(-1, *fits.coef.shape[1:4])
-        centred = folds.held_out(f, centred, axis=2)
-        size = sizes[id(fits)]
+    for (part, fits, s, f), values in zip(each, found, strict=True):
+        size = sizes.get(id(fits))
         for e, epsilon in enumerate(part.pilots.epsilons):
             for g, pair in enumerate(fits.pairs):
                 complexity = 0.0 if size is None else float(size[s, e, g])
                 candidate = Candidate(epsilon, *pair, shared=bool(task.shared))
-                yield Row(candidate, f, centred[:, e, :, g], complexity)
+                yield Row(candidate, f, values[:, e, :, g], complexity)
 
 
 def coef_rows(
@@ -270,18 +272,25 @@ def coef_rows(
     the folds that the S subsets belong to; by default all of them.
     """
     xp, n_responses = array_namespace(task.Y), task.Y.shape[1]
+    indices = range(len(folds.rows)) if indices is None else indices
+    # One pass for all folds over a file; in memory a copy of one fold's at a time.
+    size = len(indices) if is_lazy(task.samples.X) else 1
     rows: list[Row] = []
-    for s, f in enumerate(range(len(folds.rows)) if indices is None else indices):
-        stack = [xp.reshape(coef[s, ...], (n_responses, -1)) for _, coef in coefs]
-        flat = xp.concat(stack, axis=0)
-        values = folds.predictions(task, f, flat, removed[f, ...])
-        values = values.reshape(-1, len(stack), n_responses)
-        values = folds.held_out(f, values, axis=2)
-        sizes = complexity(xp.reshape(flat, (len(stack), n_responses, -1)))
-        rows += [
-            Row(candidate, f, values[:, g, :], sizes[g])
-            for g, (candidate, _) in enumerate(coefs)
+    for some in row_ranges(len(indices), size):
+        flat = [
+            xp.concat([xp.reshape(c[s, ...], (n_responses, -1)) for _, c in coefs])
+            for s in range(some.start, some.stop)
         ]
+        shape = len(coefs), n_responses, -1
+        stacks = [xp.reshape(one, shape) for one in flat]
+        own = indices[some]
+        found = folds.predictions(task, own, stacks, [removed[f, ...] for f in own])
+        for f, stack, values in zip(own, stacks, found, strict=True):
+            sizes = complexity(stack)
+            rows += [
+                Row(candidate, f, values[:, g, :], sizes[g])
+                for g, (candidate, _) in enumerate(coefs)
+            ]
     return rows
 
 
@@ -296,7 +305,7 @@ def lasso_rows(
     epsilon: float,
     keep: bool,
     thresholds: Sequence[float],
-) -> tuple[list[Row], dict[Candidate, list[Array]]]:
+) -> Rows:
     """Return predictions of the Lasso on all folds, in batches that fit memory.
 
     `removed` as in `coef_rows`. With them come the coefficients, if they are to be
@@ -329,6 +338,11 @@ def lasso_rows(
             kept.setdefault(candidate, []).append(coef)
     rows = [row for row in rows if row.candidate in distinct]
     return rows, {c: coefs for c, coefs in kept.items() if c in distinct}
+
+
+def all_free(coefs: Array) -> list[float]:
+    """Return the complexity of coefficients (G, K, P) that have no zeros."""
+    return [1.0] * coefs.shape[0]
 
 
 def shares_nonzero(coefs: Array) -> list[float]:

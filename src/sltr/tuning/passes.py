@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -24,7 +24,6 @@ from sltr.refine.factors import (
     Structure,
     Tucker,
     ordered_modes,
-    take,
 )
 from sltr.refine.lasso import LARGE, length_by_gram
 from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
@@ -43,7 +42,7 @@ from sltr.tuning.fits import (
     start_estimates,
 )
 from sltr.tuning.folds import Folds, fold_batches
-from sltr.tuning.held_out import Answer
+from sltr.tuning.held_out import CoefsOf, structure_coefs
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
 
@@ -243,10 +242,6 @@ class StoredRefits:
             for one in found
         ]
 
-    def answer(self, structure: Structure) -> Answer:
-        """Return what gives a structure's coefficients on some subsets."""
-        return partial(_structure_coefs, structure, self.task.Y.shape[1])
-
     def lasso(
         self,
         thresholds: Sequence[float],
@@ -358,10 +353,17 @@ class StoredRefits:
         worst = np.flatnonzero(excess > 1.0 + KKT_SLACK)
         return worst[np.argsort(-excess[worst])]
 
-    def sparse_answer(self, coefs: Array, columns: Columns) -> Answer:
+    def sparse_coefs(self, coefs: Array, columns: Columns) -> CoefsOf:
         """Return what gives Lasso coefficients of all entries on some subsets."""
         shape = self.task.samples.shape
-        return partial(_column_coefs, coefs, columns.chosen, shape)
+
+        def whole(subsets: Sequence[int]) -> Array:
+            some = coefs[np.asarray(subsets)]
+            found = np.zeros((*some.shape[:2], prod(shape)), some.dtype)
+            found[:, :, columns.chosen] = some
+            return found.reshape(*some.shape[:2], *shape)
+
+        return whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -459,56 +461,28 @@ def _start(kind: str, rank: Any, seed: Array, order: Sequence[int]) -> Structure
     return terms
 
 
-def _structure_coefs(
-    structure: Structure, n_responses: int, subsets: Sequence[int]
-) -> Array:
-    items = [s * n_responses + k for s in subsets for k in range(n_responses)]
-    coef = take(structure, np.asarray(items)).coef()
-    return coef.reshape(len(subsets), n_responses, *coef.shape[1:])
-
-
 @dataclass(frozen=True, eq=False)
 class HeldRanks:
     """Low-rank refits of samples in memory: on the folds, and all samples if asked."""
 
-    folds: Mapping[Candidate, Structure]  # of F · K items
+    task: Task
+    folds: Mapping[Candidate, Structure]
     everyone: LowRankStart
-    n_responses: int
-
-    def answer(self, candidate: Candidate) -> Answer:
-        """Return what gives a candidate's coefficients on some subsets."""
-        return partial(self._coefs, candidate)
+    n_folds: int
 
     @cached_property
     def _of_all(self) -> dict[Candidate, Structure]:
         given = given_low_rank(self.everyone, list(self.folds))
         return {candidate: swept.structure for candidate, swept in given}
 
-    def _coefs(self, candidate: Candidate, subsets: Sequence[int]) -> Array:
-        of_folds, k = self.folds[candidate], self.n_responses
-        n_folds, found = len(of_folds.factors[0]) // k, []
-        for s in subsets:
-            some = of_folds if s < n_folds else self._of_all[candidate]
-            found.append(_structure_coefs(some, k, [s % n_folds]))
-        return np.concatenate(found)
+    def coefs(self, candidate: Candidate) -> CoefsOf:
+        """Return what gives a candidate's coefficients on some subsets."""
 
+        def of_subset(s: int) -> Array:
+            some = self.folds if s < self.n_folds else self._of_all
+            return structure_coefs(self.task, some[candidate])([s % self.n_folds])
 
-def _column_coefs(
-    coefs: Array, chosen: np.ndarray, shape: tuple[int, ...], subsets: Sequence[int]
-) -> Array:
-    some = coefs[np.asarray(subsets)]
-    found = np.zeros((*some.shape[:2], prod(shape)), some.dtype)
-    found[:, :, chosen] = some
-    return found.reshape(*some.shape[:2], *shape)
-
-
-def dense_answer(coefs: Array) -> Answer:
-    """Return what gives known coefficients (S, K, p1, …, pM) of some subsets."""
-    return partial(_dense_coefs, coefs)
-
-
-def _dense_coefs(coefs: Array, subsets: Sequence[int]) -> Array:
-    return coefs[np.asarray(subsets)]
+        return lambda subsets: np.concatenate([of_subset(s) for s in subsets])
 
 
 def _columns_of(X: np.ndarray, chosen: np.ndarray) -> np.ndarray:
@@ -542,14 +516,16 @@ def given_refits(
         if refits.held:
             begun = refits.low_rank_start(seeds, slice(0, len(training)), ridges)
             for c, swept in given_low_rank(begun, low_rank):
-                found[c] = refits.answer(swept.structure)(everyone)
+                found[c] = structure_coefs(refits.task, swept.structure)(everyone)
         else:
             ranked = _given_stored(refits, low_rank, seeds)
         for one in ranked:
             for swept in one.swept:
                 for c in low_rank:
                     if (c.refine, c.rank, c.ridge) == (one.kind, one.rank, swept.ridge):
-                        found[c] = refits.answer(swept.structure)(everyone)
+                        found[c] = structure_coefs(refits.task, swept.structure)(
+                            everyone
+                        )
     sparse = [c for c in candidates if not c.has_start]
     if sparse:
         thresholds = sorted({c.lambda_sparse for c in sparse}, reverse=True)
@@ -558,7 +534,7 @@ def given_refits(
             thresholds, sparse[0].epsilon, None, kinds, unconverged
         )
         for c in sparse:
-            found[c] = refits.sparse_answer(fits[c], columns)(everyone)
+            found[c] = refits.sparse_coefs(fits[c], columns)(everyone)
     return {c: xp.astype(coef, task.Y.dtype) for c, coef in found.items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import Any, TypeVar
@@ -31,16 +31,17 @@ from sltr.tuning.fits import (
 from sltr.tuning.folds import Folds, Split
 from sltr.tuning.held_out import (
     HeldOut,
-    Row,
+    Rows,
+    all_free,
     coef_rows,
-    known_coefs,
-    known_structure,
+    dense_coefs,
     lasso_rows,
     low_rank_rows,
     memory_parts,
     memory_rows,
     scale_factors,
     smaller_is_worth_it,
+    structure_coefs,
 )
 from sltr.tuning.task import Pilots, Task, ridge_pilots, working_responses
 
@@ -102,48 +103,38 @@ def _searched(
     progress: Progress | None,
 ) -> HeldOut:
     """Return the table with all candidates of a grid, for samples in memory."""
-    folds = held.folds
-    kinds = set(grid.refinements)
+    folds, kinds, policy = held.folds, set(grid.refinements), task.policy
     started = bool(kinds & {"reweight", "tucker", "cp"})
-    refits = None
+    own, keep = task, False
     if kinds - {None, "scale"}:
         # In single precision: errors differ by far more than it rounds, at twice the
         # speed. The ridge system stays as it is.
-        own = task.for_refits(task.policy.precision)
-        refits = _Refits(own, folds, pilots.removed_for(own))
-    parts = memory_parts(task, pilots) if kinds & {None, "scale"} else []
-    parts = parts if grid.pairs else []
+        own = task.for_refits(policy.precision)
+        keep = _room_to_keep(task, folds, grid)
+    removed, dtype = pilots.removed_for(own), own.Y.dtype
+    wanted = bool(kinds & {None, "scale"} and grid.pairs)
+    parts = memory_parts(task, pilots) if wanted else []
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
-    batches = list(grid.thresholds) if "sparse" in kinds and refits else []
+    batches = list(grid.thresholds) if "sparse" in kinds else []
     n_stages = len(parts) + len(batches) + len(low_rank)
     stages = _Stages(n_jobs if is_numpy(task.samples.X) else None, n_stages, progress)
 
-    start = grid.start if started else None
-    keep = refits is not None and _room_to_keep(task, folds, grid)
-    # In the precision of refits, which has the range that they need.
-    keep_as = refits.task.Y.dtype if keep and refits else None
+    kept = set(grid.plain if keep else [grid.start] if started else [])
     jobs: list[tuple] = [
-        (memory_rows, task, folds, p, grid, start, keep_as) for p in parts
+        (memory_rows, task, folds, part, grid, kept, dtype) for part in parts
     ]
-    lasso_job: tuple = ()
-    if refits is not None:
-        known = refits.task, folds, refits.removed
-        lasso_job = (lasso_rows, *known, grid.start.epsilon, keep)
-    jobs += [(*lasso_job, batch) for batch in batches[:1]]
-    results = stages.run(jobs)
-    plain, lasso = results[: len(parts)], results[len(parts) :]
-    rows = chain.from_iterable(rows for rows, _, _ in plain)
-    held = held.with_rows(rows, grid if parts else None)
-    for candidate in plain[0][2] if plain else ():
-        coefs = [kept[candidate] for _, _, kept in plain]
-        held = held.with_answers({candidate: known_coefs(task, coefs)})
-    held = _with_lasso(held, task, lasso)
-    if started and refits is not None:
-        estimates = _start(task, pilots, grid.start, [part for _, part, _ in plain])
-        held = _with_refits(held, refits, grid, low_rank, estimates, stages, keep)
+    lasso: tuple = (lasso_rows, own, folds, removed, grid.start.epsilon, keep)
+    results = stages.run([*jobs, *((*lasso, batch) for batch in batches[:1])])
+    plain, sparse = results[: len(parts)], results[len(parts) :]
+    held = _joined(held, task, plain, grid if parts else None, keep)
+    held = _joined(held, task, sparse)
+    if started:
+        known = [coefs[grid.start][0] for _, coefs in plain if grid.start in coefs]
+        estimates = _start(task, pilots, grid.start, known)
+        held = _with_refits(held, own, removed, grid, low_rank, estimates, stages, keep)
     while len(batches) > 1 and smaller_is_worth_it(held, batches[0]):
         del batches[0]
-        held = _with_lasso(held, task, stages.run([(*lasso_job, batches[0])]))
+        held = _joined(held, task, stages.run([(*lasso, batches[0])]))
     stages.finish()
     return held
 
@@ -156,16 +147,20 @@ def _room_to_keep(task: Task, folds: Folds, grid: Grid) -> bool:
     return n_tensors * prod(task.samples.shape) <= task.policy.kept_entries
 
 
-def _with_lasso(
+def _joined(
     held: HeldOut,
     task: Task,
-    results: Sequence[tuple[list[Row], dict[Candidate, list[Array]]]],
+    results: Sequence[Rows],
+    grid: Grid | None = None,
+    keep: bool = True,
 ) -> HeldOut:
-    """Return the table with the Lasso's predictions, and coefficients that are kept."""
-    for rows, kept in results:
-        answers = {c: known_coefs(task, coefs) for c, coefs in kept.items()}
-        held = held.with_rows(rows).with_answers(answers)
-    return held
+    """Return the table with predictions of jobs, and coefficients that are kept."""
+    batches: dict[Candidate, list[Array]] = {}
+    for _, coefs in results if keep else ():
+        for candidate, parts in coefs.items():
+            batches[candidate] = batches.get(candidate, []) + parts
+    known = {c: dense_coefs(task, parts) for c, parts in batches.items()}
+    return held.with_rows(chain.from_iterable(r for r, _ in results), known, grid)
 
 
 def fold_factors(
@@ -257,37 +252,23 @@ class _Stages:
             self.report(self.total, self.total)
 
 
-@dataclass(frozen=True, eq=False)
-class _Refits:
-    """What the refits on the folds share."""
-
-    task: Task
-    folds: Folds
-    removed: Array  # from the samples of each fold, (F, b, P)
-
-
 def _start(
-    task: Task, pilots: Pilots, start: Candidate, known: Sequence[Array | None]
+    task: Task, pilots: Pilots, start: Candidate, known: Sequence[Array]
 ) -> Array:
     """Return the folds' estimates that refits start from, (F, K, p1, …, pM).
 
-    They are solved for unless the grid's parts know them all.
+    They are solved for unless the grid's parts know them.
     """
     first = pilots.coef[:, pilots.epsilons.index(start.epsilon), ...]
-    parts = [part for part in known if part is not None]
-    if not parts or len(parts) < len(known):
+    if not known:
         return start_estimates(task, first, start)
-    estimates = array_namespace(first).concat(parts, axis=0)
-    return pilot_where_zero(estimates, first, task)
-
-
-def _all_free(coefs: Array) -> list[float]:
-    return [1.0] * coefs.shape[0]
+    return pilot_where_zero(array_namespace(first).concat(known, axis=0), first, task)
 
 
 def _with_refits(
     held: HeldOut,
-    refits: _Refits,
+    task: Task,
+    removed: Array,
     grid: Grid,
     low_rank: Sequence[str],
     estimates: Array,
@@ -295,7 +276,7 @@ def _with_refits(
     keep: bool,
 ) -> HeldOut:
     """Return the table with reweighted and low-rank refits of estimates."""
-    task, folds = refits.task, refits.folds
+    folds = held.folds
     estimates = array_namespace(estimates).astype(estimates, task.Y.dtype)
     steps = reweighted_fits(task, folds.training, estimates)
     if "reweight" in grid.refinements and steps:
@@ -303,9 +284,9 @@ def _with_refits(
             (replace(grid.start, refine="reweight", steps=step), coef)
             for step, coef in steps.items()
         ]
-        held = held.with_rows(coef_rows(task, folds, refits.removed, coefs, _all_free))
-        if keep:
-            held = held.with_answers({c: known_coefs(task, [v]) for c, v in coefs})
+        rows = coef_rows(task, folds, removed, coefs, all_free)
+        known = {c: dense_coefs(task, [coef]) for c, coef in coefs if keep}
+        held = held.with_rows(rows, known)
     if low_rank:
         start = low_rank_start(task, folds.training, estimates, steps)
         baseline = min(held.losses.values(), key=folds.total, default=None)
@@ -314,9 +295,6 @@ def _with_refits(
             for kind in low_rank
         ]
         for ranks in stages.run(jobs):
-            answers = {
-                candidate: known_structure(task, structure, len(folds.rows))
-                for candidate, structure in ranks.structures.items()
-            }
-            held = held.with_rows(ranks.rows).with_answers(answers)
+            known = {c: structure_coefs(task, s) for c, s in ranks.structures.items()}
+            held = held.with_rows(ranks.rows, known)
     return held

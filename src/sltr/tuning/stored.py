@@ -29,11 +29,14 @@ from sltr.tuning.held_out import (
     Part,
     Ranks,
     Row,
+    all_free,
     coef_rows,
+    dense_coefs,
     low_rank_rows,
     predicted,
     shares_nonzero,
     smaller_is_worth_it,
+    structure_coefs,
 )
 from sltr.tuning.passes import (
     LASSO_ROUNDS,
@@ -43,7 +46,6 @@ from sltr.tuning.passes import (
     Ranked,
     StoredRefits,
     all_forms,
-    dense_answer,
     forms_with_room,
     passes_of_ranks,
     seeds_of,
@@ -76,7 +78,7 @@ def with_stored_candidates(
         rows = stored_rows(
             task.sharing(shared), held.folds, part, n_jobs, progress, own
         )
-        held = held.with_rows(rows, part)
+        held = held.with_rows(rows, grid=part)
         if refit:
             held = _with_refits(held, task.sharing(False), part, starts)
     return held
@@ -100,7 +102,7 @@ def stored_rows(
         held, done, total = 0, 0, len(parts) * len(grid.pairs)
         for part, fits in _solved(task, parts, grid, n_jobs):
             if waiting and held + fits.coef.nbytes > room:
-                yield from predicted(task, folds, waiting, grid.measured)
+                yield from predicted(task, folds, waiting, grid.needs_complexity)
                 waiting, held = [], 0
             start, epsilons = grid.start, part.pilots.epsilons
             known = start.radii in fits.pairs and start.epsilon in epsilons
@@ -113,7 +115,7 @@ def stored_rows(
             held, done = held + fits.coef.nbytes, done + len(fits.pairs)
             if progress is not None:
                 progress(done, total)
-        yield from predicted(task, folds, waiting, grid.measured)
+        yield from predicted(task, folds, waiting, grid.needs_complexity)
 
 
 def stored_parts(task: Task, folds: Folds, grid: Grid) -> Iterator[list[Part]]:
@@ -214,7 +216,7 @@ def _with_refits(
 
     `starts` are estimates (K, P) of folds that the grid knows.
 
-    They are made on all samples as well, in the same passes: `HeldOut.answers`.
+    They are made on all samples as well, in the same passes: `HeldOut.coefs`.
     """
     folds, kinds, base = held.folds, grid.refinements, replace(grid.start, shared=False)
     xp = array_namespace(folds.training)
@@ -263,8 +265,8 @@ def _with_lasso(
     }
     removed = refits.removed[:, :, columns.chosen]
     rows = coef_rows(own, folds, removed, list(distinct.items()), shares_nonzero)
-    answers = {c: refits.sparse_answer(v, columns) for c, v in distinct.items()}
-    return held.with_rows(rows).with_answers(answers), columns
+    coefs = {c: refits.sparse_coefs(v, columns) for c, v in distinct.items()}
+    return held.with_rows(rows, coefs), columns
 
 
 def _with_steps(
@@ -275,20 +277,8 @@ def _with_steps(
         (replace(base, refine="reweight", steps=step), coef)
         for step, coef in steps.items()
     ]
-    task, folds = refits.task, held.folds
-    n_responses = task.Y.shape[1]
-    groups = [
-        (rows, np.concatenate([c[f].reshape(n_responses, -1) for _, c in coefs]))
-        for f, rows in enumerate(folds.rows)
-    ]
-    found = []
-    for f, values in enumerate(task.samples.design.inner_groups(groups)):
-        removed = refits.removed[f, ...]
-        centred = folds.centred(task, f, values, groups[f][1], removed)
-        centred = centred.reshape(-1, len(coefs), n_responses)
-        found += [Row(c, f, centred[:, g, :], 1.0) for g, (c, _) in enumerate(coefs)]
-    answers = {c: dense_answer(coef) for c, coef in coefs}
-    return held.with_rows(found).with_answers(answers)
+    rows = coef_rows(refits.task, held.folds, refits.removed, coefs, all_free)
+    return held.with_rows(rows, {c: dense_coefs(refits.task, [v]) for c, v in coefs})
 
 
 def _with_held_ranks(
@@ -306,9 +296,8 @@ def _with_held_ranks(
     everyone = refits.low_rank_start(seeds, slice(n_folds, n_folds + 1))
     for kind in kinds:
         found = low_rank_rows(task, folds, start.first_step, kind, base, baseline)
-        ranks = HeldRanks(found.structures, everyone, task.Y.shape[1])
-        answers = {candidate: ranks.answer(candidate) for candidate in found.structures}
-        held = held.with_rows(found.rows).with_answers(answers)
+        ranks = HeldRanks(task, found.structures, everyone, n_folds)
+        held = held.with_rows(found.rows, {c: ranks.coefs(c) for c in ranks.folds})
     return held
 
 
@@ -374,14 +363,14 @@ def _with_ranks(
         waiting = {form: one for form, one in waiting.items() if form[0] in rising}
     for kind in kinds:
         held = held.with_rows(tried(kind).rows)
-    answers = {
-        replace(base, refine=one.kind, rank=one.rank, ridge=swept.ridge): refits.answer(
-            swept.structure
+    coefs = {
+        replace(base, refine=one.kind, rank=one.rank, ridge=swept.ridge): (
+            structure_coefs(refits.task, swept.structure)
         )
         for one in ranked
         for swept in one.swept
     }
-    return held.with_answers(answers)
+    return held.with_rows([], coefs)
 
 
 @dataclass(frozen=True, eq=False)

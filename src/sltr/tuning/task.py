@@ -383,6 +383,13 @@ class Pilots:
             self.removed[subsets, ...],
         )
 
+    @property
+    def parts(self) -> tuple[list[Array], list[Array]]:
+        """The coefficients of each subset, and what was removed from its samples."""
+        subsets = range(self.training.shape[0])
+        coefs = [self.coef[s, ...] for s in subsets]
+        return coefs, [self.removed[s, ...] for s in subsets]
+
     def of_penalties(self, epsilons: Sequence[float]) -> Pilots | None:
         """Return the pilots for some penalties; None if not all of them are there."""
         if not set(epsilons) <= set(self.epsilons):
