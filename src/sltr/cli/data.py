@@ -12,9 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from sltr.cli.options import Config, Jobs, Json, Seed, parse_names, parse_shape
-from sltr.cli.output import print_facts, print_json, progress_bar, say
+from sltr.cli.output import (
+    print_facts,
+    print_found,
+    print_json,
+    progress_bar,
+    say,
+)
 from sltr.parameters import printable
 from sltr.persistence import installed_version, package_version
+from sltr.persistence.files import check_destination, write_through
 
 
 def simulate(
@@ -54,7 +61,6 @@ def simulate(
         sltr simulate data.npz --test-samples 500
     """
     from sltr.datasets.simulated import make_tensor_regression
-    from sltr.persistence.files import check_destination
 
     if out.suffix != ".npz":
         msg = f"{out} was given; expected a name that ends in .npz, to be read again"
@@ -100,13 +106,11 @@ def simulate(
         "entries that are not zero": int((drawn.coef != 0).sum()),
         "noise": float(drawn.noise),
     }
-    (print_json if json else print_facts)(facts)
+    print_found(facts, json)
 
 
 def _write_npz(path: Path, **arrays: Any) -> None:
     import numpy as np
-
-    from sltr.persistence.files import write_through
 
     write_through(path, lambda file: np.savez_compressed(file, **arrays))
 
@@ -153,7 +157,7 @@ def reproduce(
     from sltr.reproduction import reproduce as run
 
     if name is None:
-        (print_json if json else print_facts)(EXPERIMENTS)
+        print_found(EXPERIMENTS, json)
         return
     with progress_bar(f"Running {name}", quiet=json) as move:
         done = run(

@@ -34,6 +34,7 @@ from sltr.cli.reading import (
     reading_options,
     refuse_labels,
 )
+from sltr.persistence.files import check_destination
 
 REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
 
@@ -81,7 +82,6 @@ def fit(
     """
     from sltr.arrays.resources import memory_bytes
     from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
-    from sltr.persistence.files import check_destination
 
     check_destination(out, read=[*data, y, mask])
     choose(refine, REFINEMENTS, "--refine")
@@ -187,7 +187,6 @@ def tune(
     from sltr.comparison import tune as tune_method
     from sltr.comparison import tuned_model
     from sltr.peers.registry import method as registered
-    from sltr.persistence.files import check_destination
     from sltr.tuning.folds import check_folds
 
     check_destination(out, read=[*data, y, mask])

@@ -21,8 +21,9 @@ from sltr.cli.options import (
     Task,
     choose,
 )
-from sltr.cli.output import print_facts, print_json, progress_bar, say
+from sltr.cli.output import print_found, progress_bar, say
 from sltr.cli.reading import kind_of, placed, read_samples
+from sltr.persistence.files import check_destination, write_through
 
 Plot = Annotated[
     Path | None,
@@ -66,9 +67,8 @@ def test(
         sltr test X.npy --y people.csv --target age --groups site --plot test.png
     """
     from sltr.inference import permutation_test
-    from sltr.persistence.files import check_destination
 
-    _check_plot(plot, check_destination)
+    _check_plot(plot)
     choose(statistic, ("pilot", "procedure"), "--statistic")
     loaded = read_samples(data, y=y, target=target, groups=groups, mask=mask)
     labels = kind_of(loaded.y, task) != "regression"
@@ -94,7 +94,7 @@ def test(
         "permuted": found.permuted,
         "statistic": found.statistic,
     }
-    (print_json if json else print_facts)(facts)
+    print_found(facts, json)
     if plot is not None:
         from sltr.plotting import plot_permutation_test
 
@@ -136,10 +136,9 @@ def stability(
     import numpy as np
 
     from sltr.inference import stability as find_stable
-    from sltr.persistence.files import check_destination, write_through
 
     check_destination(out, read=[*data, y, mask])
-    _check_plot(plot, check_destination)
+    _check_plot(plot)
     loaded = read_samples(data, y=y, target=target, mask=mask)
     labels = kind_of(loaded.y, task) != "regression"
     X, responses = placed(loaded, device, labels=labels)
@@ -166,7 +165,7 @@ def stability(
     }
     arrays: dict[str, Any] = {"frequency": found.frequency, "selected": found.selected}
     write_through(out, lambda file: np.savez_compressed(file, **arrays))
-    (print_json if json else print_facts)(facts)
+    print_found(facts, json)
     if plot is not None:
         from sltr.plotting import plot_stability
 
@@ -180,18 +179,15 @@ def _model(labels: bool) -> Any:
     return SLTRClassifierCV() if labels else SLTRRegressorCV()
 
 
-def _check_plot(plot: Path | None, check: Any) -> None:
+def _check_plot(plot: Path | None) -> None:
     """Refuse a figure that could not be drawn, before anything is computed."""
-    if plot is None:
-        return
-    check(plot)
-    choose(plot.suffix, (".png", ".pdf", ".svg"), "--plot")
+    if plot is not None:
+        check_destination(plot)
+        choose(plot.suffix, (".png", ".pdf", ".svg"), "--plot")
 
 
 def _save(figure: Any, path: Path) -> None:
     """Write a figure, all or nothing."""
-    from sltr.persistence.files import write_through
-
     kind = path.suffix[1:]
     write_through(path, lambda file: figure.savefig(file, format=kind, dpi=150))
     say(f"Wrote {path}.")

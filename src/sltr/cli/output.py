@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 
 from sltr.parameters import printable
+from sltr.persistence import save
 from sltr.persistence.values import plain_json
 from sltr.samples.labelled import FITTED
 
@@ -55,6 +56,11 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     width = max(map(len, facts))
     for name, value in facts.items():
         sys.stdout.write(printable(f"{name:<{width}}  {_text(value)}") + "\n")
+
+
+def print_found(facts: Mapping[str, Any], as_json: bool) -> None:
+    """Write what was found, for programs or for people."""
+    (print_json if as_json else print_facts)(facts)
 
 
 def print_scores(lines: Sequence[Mapping[str, Any]]) -> None:
@@ -179,7 +185,6 @@ def write_model(
 
     `given` are the files and options that the samples were read with.
     """
-    from sltr.persistence import save
     from sltr.tuning.scores import metric_name
 
     if loaded.response_names is not None:
@@ -193,7 +198,7 @@ def write_model(
         facts["scored by"] = metric_name(model) + alone
     facts |= _held_out(model)
     facts["entries that are not zero"] = int((model.coef_ != 0).sum())
-    (print_json if json else print_facts)(facts)
+    print_found(facts, json)
     say(f"Wrote {out}. Next: {_report_command(out, *given)}")
 
 

@@ -14,6 +14,8 @@ from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_
 from sltr.cli.output import print_json, say
 from sltr.cli.reading import match_covariates, match_images, read_samples
 from sltr.parameters import printable
+from sltr.persistence import load
+from sltr.persistence.files import check_destination, write_atomically, write_through
 from sltr.persistence.values import harmless
 
 
@@ -44,8 +46,6 @@ def predict(
         sltr predict model.sltr scan*.nii.gz --mask mask.nii.gz --json
     """
     from sltr.arrays.resources import memory_bytes
-    from sltr.persistence import load
-    from sltr.persistence.files import check_destination
 
     if out is not None:
         if out.suffix not in (".csv", ".npy"):
@@ -112,8 +112,6 @@ def _csv(columns: dict[str, Any]) -> str:
 
 def _write_predictions(out: Path, columns: dict[str, Any]) -> None:
     import numpy as np
-
-    from sltr.persistence.files import write_atomically, write_through
 
     if out.suffix == ".npy":
         parts = [v for name, v in columns.items() if name.startswith("prediction")]

@@ -34,6 +34,9 @@ from sltr.cli.reading import (
     match_responses,
     read_samples,
 )
+from sltr.persistence import load
+from sltr.persistence.export import export as write
+from sltr.persistence.files import check_destination, write_atomically
 
 
 def compare(
@@ -137,8 +140,6 @@ def report(
         sltr report model.sltr bold.npz --modes x,y,time --title "Faces, houses"
     """
     from sltr import report as write_report
-    from sltr.persistence import load
-    from sltr.persistence.files import check_destination
 
     check_destination(out, read=[model, *data, y, mask, *(test or ()), test_y])
     if test_y is not None and not test:
@@ -188,10 +189,6 @@ def export(
         sltr export model.sltr coef.nc
         sltr export model.sltr coef.csv
     """
-    from sltr.persistence import load
-    from sltr.persistence.export import export as write
-    from sltr.persistence.files import check_destination
-
     check_destination(out, read=[model])
     say(f"Wrote {write(load(model), out)}.")
 
@@ -225,8 +222,6 @@ def plot(
         sltr plot film.sltr film.gif
     """
     from sltr import plotting
-    from sltr.persistence import load
-    from sltr.persistence.files import check_destination
 
     check_destination(out, read=[model, background])
     choose(out.suffix, (".png", ".pdf", ".svg", ".gif"), "OUT")
@@ -256,8 +251,6 @@ def plot(
 def _write_drawn(out: Path, draw: Callable[[Path], Any]) -> None:
     """Write what a function draws into a file, all or nothing."""
     from tempfile import TemporaryDirectory
-
-    from sltr.persistence.files import write_atomically
 
     with TemporaryDirectory() as folder:
         part = Path(folder) / f"figure{out.suffix}"

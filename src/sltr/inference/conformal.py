@@ -29,11 +29,16 @@ from sltr.arrays import (
     is_array_api,
     to_numpy,
 )
-from sltr.estimators.labels import label_indicators, label_shift
-from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.inference.targets import (
+    Targets,
+    fits_subsets_at_once,
+    refuse_missing,
+    rows_of,
+    unwatched,
+)
 from sltr.parameters import refuse
 from sltr.samples.check import check_new_samples, check_samples
-from sltr.samples.samples import as_design, take_rows
+from sltr.samples.samples import as_design
 from sltr.tuning.final import final_fit
 from sltr.tuning.folds import Split, weighted_splits, whole_groups
 
@@ -178,10 +183,8 @@ def intervals(
     >>> bool(0.8 < np.mean((lower <= y[100:]) & (y[100:] <= upper)) < 1.0)
     True
     """
-    model, labels = clone(model), is_classifier(model)
-    if hasattr(model, "progress"):
-        model.set_params(progress=None)
-    if isinstance(model, SLTRRegressorCV | SLTRClassifierCV) and model.family is None:
+    model, labels = unwatched(model), is_classifier(model)
+    if fits_subsets_at_once(model):
         fits = _batch_of_folds(model, X, y, groups)
     else:
         fits = _folds_one_by_one(model, X, y, groups)
@@ -237,21 +240,19 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     """Tune SLTR once, and fit what was chosen to all folds at once."""
     labels = is_classifier(model)
     samples = check_samples(model, X, y, labels=labels, tensors=not labels)
-    if samples.measured is not None:
-        refuse("y", "responses that are missing", "a number for each")
-    Y, classes, shift = samples.Y, None, 0.0
+    refuse_missing(samples)
+    targets = Targets.of(samples, labels, model.fit_intercept)
+    classes = targets.classes
     numbers = np.asarray(to_numpy(samples.y))
     numbers = numbers.reshape(len(numbers), *getattr(model, "shape_out_", ()))
-    if labels:
-        classes, indicators = label_indicators(samples.y)
-        shift = label_shift(indicators.shape[1], model.fit_intercept)
-        Y = as_array(indicators, samples.weight)
+    if classes is not None:
         numbers = np.searchsorted(classes, numbers)
     splits = weighted_splits(model.cv, y, groups=groups, classifier=labels)
     tried = model._tried(samples.X)
     whole = whole_groups(splits, groups)
     with explained_memory(), fitting_threads(samples.X):
-        task = model._task(samples, Y, shift, None if whole is None else splits)
+        folds = None if whole is None else splits
+        task = model._task(samples, targets.Y, targets.shift, folds)
         held, choice = model._choose(task, splits, tried, classes=classes, groups=whole)
         choice = model._last_step(task, held, choice)
         training, radius = held.folds.training, choice.radius
@@ -306,9 +307,9 @@ def _folds_one_by_one(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     splits = weighted_splits(cv, numbers, groups=groups, classifier=labels)
     models = []
     for train, _ in splits:
-        models.append(clone(model).fit(_rows(X, train), numbers[train]))
+        models.append(clone(model).fit(rows_of(X, train), numbers[train]))
     own = [
-        _predicted(fit, _rows(X, rows))
+        _predicted(fit, rows_of(X, rows))
         for fit, (_, rows) in zip(models, splits, strict=True)
     ]
     classes = np.empty(0)
@@ -327,10 +328,6 @@ def _predicted(model: Any, X: Any) -> np.ndarray:
         return np.asarray(model.predict_proba(X), float)
     scores = np.asarray(to_numpy(model.decision_function(X)), float)
     return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
-
-
-def _rows(X: Any, rows: np.ndarray) -> Any:
-    return take_rows(X, rows) if is_array_api(X) else X[rows]
 
 
 def _check_level(level: Any) -> float:

@@ -26,7 +26,6 @@ from sklearn.utils import check_random_state
 from sltr.arrays import (
     Array,
     array_namespace,
-    as_array,
     explained_memory,
     fitting_threads,
     free_entries,
@@ -36,9 +35,9 @@ from sltr.arrays import (
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
 from sltr.estimators.base import TensorResponses
-from sltr.estimators.labels import label_indicators, label_shift
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.inference.targets import Targets, refuse_missing, unwatched
 from sltr.parameters import check_choice, check_count, printable, refuse, unmasked
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, take_rows
@@ -167,15 +166,12 @@ def permutation_test(
     check_choice("statistic", statistic, ("procedure", "pilot"))
     n = check_count(n, "n")
     labels = is_classifier(model)
-    model = clone(model)
-    if hasattr(model, "progress"):
-        model.set_params(progress=None)
+    model = unwatched(model)
     rng = check_random_state(random_state)
     checked = model if statistic == "procedure" else _like(model)
     tensors = isinstance(model, TensorResponses) and not labels
     samples = check_samples(checked, X, y, labels=labels, tensors=tensors)
-    if samples.measured is not None:
-        refuse("y", "responses that are missing", "a number for each")
+    refuse_missing(samples)
     responses = to_numpy(samples.y)
     groups = check_groups(groups, len(responses))
     orders, permuted = draw_orders(responses, groups, n, rng)
@@ -247,12 +243,9 @@ def _pilot_scores(
     progress: Progress | None,
 ) -> np.ndarray:
     """Return the cheap statistic of all permutations, in batches that fit memory."""
-    Y, shift = samples.Y, 0.0
-    if labels:
-        indicators = label_indicators(samples.y)[1]
-        shift = label_shift(indicators.shape[1], model.fit_intercept)
-        Y = as_array(indicators, samples.weight)
-    task = model._task(samples, Y, shift)
+    targets = Targets.of(samples, labels, model.fit_intercept)
+    Y = targets.Y
+    task = model._task(samples, Y, targets.shift)
     held = Folds.of(task, folds)
     unit = task.system.mean_eigenvalue()
     unit = unit if unit > 0 else 1.0  # all samples are equal
@@ -322,9 +315,7 @@ class _SharedJob:
 
     model: Any
     samples: Samples
-    Y: Array  # (n, K)
-    shift: float
-    task: Task | None  # none if its map in front of the samples looks at y
+    task: Task
     tried: tuple
     classes: np.ndarray | None
     groups: np.ndarray | None
@@ -343,11 +334,7 @@ class _SharedJob:
             classifier=self.classes is not None,
         )
         groups = whole_groups(folds, self.groups)
-        if self.task is None:
-            Y, splits = take_rows(self.Y, order), None if groups is None else folds
-            task = self.model._task(self.samples, Y, self.shift, splits)
-        else:
-            task = self.task.with_responses(take_rows(self.task.Y, order))
+        task = self.task.with_responses(take_rows(self.task.Y, order))
         _, choice = self.model._choose(
             task, folds, self.tried, classes=self.classes, groups=groups
         )
@@ -364,17 +351,11 @@ def _shared_job(model: Any, samples: Samples, groups: np.ndarray | None) -> Job:
     model.set_params(n_jobs=None)
     if not isinstance(model.cv, int) and not hasattr(model.cv, "split"):
         model.set_params(cv=None if model.cv is None else list(model.cv))
-    Y, classes, shift = samples.Y, None, 0.0
-    if is_classifier(model):
-        classes, indicators = label_indicators(samples.y)
-        shift = label_shift(indicators.shape[1], model.fit_intercept)
-        Y = as_array(indicators, samples.weight)
+    targets = Targets.of(samples, is_classifier(model), model.fit_intercept)
     tried = model._tried(samples.X)
-    task = None
-    if not model._chooses_map:
-        with explained_memory(), fitting_threads(samples.X):
-            task = model._task(samples, Y, shift)
-    return _SharedJob(model, samples, Y, shift, task, tried, classes, groups)
+    with explained_memory(), fitting_threads(samples.X):
+        task = model._task(samples, targets.Y, targets.shift)
+    return _SharedJob(model, samples, task, tried, targets.classes, groups)
 
 
 @dataclass(frozen=True, eq=False)

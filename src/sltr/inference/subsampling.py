@@ -16,16 +16,13 @@ from sltr.arrays import (
     as_array,
     explained_memory,
     fitting_threads,
-    is_array_api,
     is_numpy,
     to_numpy,
 )
-from sltr.estimators.labels import label_indicators, label_shift
-from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
+from sltr.inference.targets import Targets, fits_subsets_at_once, rows_of, unwatched
 from sltr.parameters import check_count, refuse
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import Labels
-from sltr.samples.samples import take_rows
 from sltr.tuning.final import final_fit
 from sltr.tuning.folds import weighted_splits
 
@@ -150,9 +147,7 @@ def stability(
     if not isinstance(max_false, float | int) or not max_false > 0:
         refuse("max_false", max_false, "a number above 0")
     n_pairs = check_count(n_pairs, "n_pairs")
-    model, labels = clone(model), is_classifier(model)
-    if hasattr(model, "progress"):
-        model.set_params(progress=None)
+    model, labels = unwatched(model), is_classifier(model)
     samples = check_samples(model, X, y, labels=labels, min_samples=4)
     numbers = np.asarray(to_numpy(samples.y))
     rng = check_random_state(random_state)
@@ -160,7 +155,7 @@ def stability(
     n_entries = int(np.prod(samples.shape))
     bound = _one_peak(threshold, n_pairs)
     n_largest = max(1, int((max_false * n_entries / bound) ** 0.5))
-    if isinstance(model, SLTRRegressorCV | SLTRClassifierCV) and model.family is None:
+    if fits_subsets_at_once(model):
         sizes = _batches_of_halves(model, samples, y, halves, progress)
     else:
         X = X if hasattr(X, "shape") else np.asarray(X)
@@ -238,17 +233,15 @@ def _batches_of_halves(
     progress: Progress | None,
 ) -> list[np.ndarray]:
     """Tune SLTR once, and fit what was chosen to all halves."""
-    Y, classes, shift = samples.Y, None, 0.0
-    if is_classifier(model):
-        classes, indicators = label_indicators(samples.y)
-        shift = label_shift(indicators.shape[1], model.fit_intercept)
-        Y = as_array(indicators, samples.weight)
-    splits = weighted_splits(model.cv, y, classifier=classes is not None)
+    labels = is_classifier(model)
+    targets = Targets.of(samples, labels, model.fit_intercept)
+    Y, classes = targets.Y, targets.classes
+    splits = weighted_splits(model.cv, y, classifier=labels)
     tried = model._tried(samples.X)
     xp = array_namespace(samples.weight)
     sizes: list[np.ndarray] = []
     with explained_memory(), fitting_threads(samples.X):
-        task = model._task(samples, Y, shift)
+        task = model._task(samples, Y, targets.shift)
         _, choice = model._choose(task, splits, tried, classes=classes)
         n_entries = Y.shape[1] * samples.design.shape[1]
         batch = max(1, BATCH_ENTRIES // (n_entries * len(choice.members)))
@@ -284,8 +277,7 @@ def _one_by_one(
 
 
 def _fit_half(model: Any, X: Any, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    part = take_rows(X, rows) if is_array_api(X) else X[rows]
-    fitted = clone(model).fit(part, y[rows])
+    fitted = clone(model).fit(rows_of(X, rows), y[rows])
     coef = np.asarray(to_numpy(fitted.coef_), float)
     single = coef.ndim == len(fitted.shape_in_)
     return _sizes(coef, 1 if single else len(coef))
