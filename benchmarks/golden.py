@@ -25,12 +25,11 @@ import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 from sklearn.utils import get_tags
@@ -172,12 +171,12 @@ def named(name: str, *arguments, **options):
     return register
 
 
-def fit(name: str, make: Callable[[], Any], problem: Any = planted, **options) -> None:
+def fit(name: str, model: Any, problem: Any = planted, **options) -> None:
     """Register the fit of one model to one problem."""
 
     def run():
         X, y, X_new = problem()
-        return fit_record(make(), X, y, X_new, **options)
+        return fit_record(clone(model), X, y, X_new, **options)
 
     FITS[name] = run
 
@@ -216,16 +215,12 @@ def sltr_fits() -> None:
     One, Tuned = sltr.SLTRRegressor, sltr.SLTRRegressorCV
     Label, TunedLabel = sltr.SLTRClassifier, sltr.SLTRClassifierCV
     for kind in (None, "scale", "reweight", "tucker", "cp", "sparse"):
-        fit(f"one refine={kind}", lambda k=kind: One(1.0, 0.2, 0.2, refine=k))
-        fit(
-            f"label refine={kind}",
-            lambda k=kind: Label(1.0, 0.2, 0.2, refine=k),
-            labelled,
-        )
+        fit(f"one refine={kind}", One(1.0, 0.2, 0.2, refine=kind))
+        fit(f"label refine={kind}", Label(1.0, 0.2, 0.2, refine=kind), labelled)
         if kind not in (None, "scale"):
             fit(
                 f"cv only {kind}",
-                lambda k=kind: Tuned(refine=(k,), rule="best", cv=3, **SMALL),
+                Tuned(refine=(kind,), rule="best", cv=3, **SMALL),
                 wide,
             )
     for given in (
@@ -235,88 +230,80 @@ def sltr_fits() -> None:
         ("sparse", 0.03),
         ("sparse", None),
     ):
-        fit(f"one refine={given}", lambda g=given: One(1.0, 0.2, 0.2, refine=g), wide)
-    fit("label three refine=cp given", lambda: Label(refine=("cp", 1, 0.1)), many)
+        fit(f"one refine={given}", One(1.0, 0.2, 0.2, refine=given), wide)
+    fit("label three refine=cp given", Label(refine=("cp", 1, 0.1)), many)
     for coupling in ("average", "joint"):
         for solver in ("admm", "ppxa"):
             fit(
                 f"one {coupling} {solver}",
-                lambda c=coupling, s=solver: One(
-                    1.0, 0.3, 0.3, coupling=c, solver=s, tol=1e-3
-                ),
+                One(1.0, 0.3, 0.3, coupling=coupling, solver=solver, tol=1e-3),
                 matrices,
             )
     for weights in ("unit", "radius", (0.3, 1.0)):
-        fit(f"one weights={weights}", lambda w=weights: One(1.0, 0.4, 0.3, weights=w))
-    fit("one absolute", lambda: One(0.1, 0.05, 0.1, radius="absolute"))
-    fit("one no intercept", lambda: One(fit_intercept=False), tall)
-    fit("one tall", lambda: One("loo", 0.3, 0.1), tall)
-    fit("one wide", lambda: One("loo", 0.1, 0.3), wide)
-    fit("one cut short", lambda: One(1.0, 0.3, 0.3, tol=1e-12, max_iter=3))
-    fit("one n_jobs", lambda: One(1.0, 0.3, 0.3, n_jobs=2))
+        fit(f"one weights={weights}", One(1.0, 0.4, 0.3, weights=weights))
+    fit("one absolute", One(0.1, 0.05, 0.1, radius="absolute"))
+    fit("one no intercept", One(fit_intercept=False), tall)
+    fit("one tall", One("loo", 0.3, 0.1), tall)
+    fit("one wide", One("loo", 0.1, 0.3), wide)
+    fit("one cut short", One(1.0, 0.3, 0.3, tol=1e-12, max_iter=3))
+    fit("one n_jobs", One(1.0, 0.3, 0.3, n_jobs=2))
     fit(
         "one weighted",
-        lambda: One("loo", 0.2, 0.2, refine="scale"),
+        One("loo", 0.2, 0.2, refine="scale"),
         sample_weight=weights_of(60),
     )
     fit(
         "label three weighted",
-        lambda: Label("loo", 0.2, 0.2),
+        Label("loo", 0.2, 0.2),
         many,
         sample_weight=weights_of(75),
     )
-    fit("label few", lambda: Label(1.0), lambda: labelled(9, seed=7))
+    fit("label few", Label(1.0), lambda: labelled(9, seed=7))
     for order, shape in enumerate(((12,), (6, 5), (4, 4, 3), (3, 3, 3, 2)), start=1):
-        fit(f"cv order {order}", lambda: Tuned(**SMALL), lambda s=shape: planted(45, s))
-    fit("cv default tall", Tuned, tall)
-    fit("cv default wide", Tuned, wide)
+        fit(f"cv order {order}", Tuned(**SMALL), lambda s=shape: planted(45, s))
+    fit("cv default tall", Tuned(), tall)
+    fit("cv default wide", Tuned(), wide)
     for rule in ("average", "vote", "best", "1se"):
-        fit(f"cv rule={rule}", lambda r=rule: Tuned(rule=r, **SMALL))
+        fit(f"cv rule={rule}", Tuned(rule=rule, **SMALL))
         fit(
             f"label cv rule={rule}",
-            lambda r=rule: TunedLabel(rule=r, refine=(None, "tucker", "sparse")),
+            TunedLabel(rule=rule, refine=(None, "tucker", "sparse")),
             labelled,
         )
-    fit("label cv default two", TunedLabel, labelled)
-    fit("label cv default three", lambda: TunedLabel(cv=3), many)
-    fit("label cv few", lambda: TunedLabel(cv=3, **PLAIN), lambda: labelled(12))
-    fit(
-        "label cv single-class folds",
-        lambda: TunedLabel(cv=KFold(5), **PLAIN),
-        sorted_labels,
-    )
+    fit("label cv default two", TunedLabel(), labelled)
+    fit("label cv default three", TunedLabel(cv=3), many)
+    fit("label cv few", TunedLabel(cv=3, **PLAIN), lambda: labelled(12))
+    fit("label cv single-class folds", TunedLabel(cv=KFold(5), **PLAIN), sorted_labels)
     paper = {"radius": "absolute", "lambdas_sparse": "paper", "lambdas_low": "paper"}
     fit(
-        "cv paper",
-        lambda: Tuned("paper", refine=(None,), rule="best", cv=3, **paper),
-        matrices,
+        "cv paper", Tuned("paper", refine=(None,), rule="best", cv=3, **paper), matrices
     )
-    fit("cv joint", lambda: Tuned(coupling="joint", rule="best", cv=3, **PLAIN))
-    fit("cv ppxa", lambda: Tuned([1.0], solver="ppxa", cv=3, **PLAIN), matrices)
-    fit("cv radius weights", lambda: Tuned(weights="radius", **PLAIN))
-    fit("cv no intercept", lambda: Tuned(fit_intercept=False, cv=3))
-    fit("cv scoring by name", lambda: Tuned(scoring="neg_median_absolute_error"))
-    fit("cv scoring callable", lambda: Tuned(scoring=mean_absolute, cv=3, **SMALL))
+    fit("cv joint", Tuned(coupling="joint", rule="best", cv=3, **PLAIN))
+    fit("cv ppxa", Tuned([1.0], solver="ppxa", cv=3, **PLAIN), matrices)
+    fit("cv radius weights", Tuned(weights="radius", **PLAIN))
+    fit("cv no intercept", Tuned(fit_intercept=False, cv=3))
+    fit("cv scoring by name", Tuned(scoring="neg_median_absolute_error"))
+    fit("cv scoring callable", Tuned(scoring=mean_absolute, cv=3, **SMALL))
     fit(
         "label cv scoring auc",
-        lambda: TunedLabel(scoring="roc_auc", cv=3, refine=(None, "scale")),
+        TunedLabel(scoring="roc_auc", cv=3, refine=(None, "scale")),
         labelled,
     )
-    fit("cv n_jobs", lambda: Tuned(n_jobs=2, cv=3, **PLAIN))
-    fit("cv leave one out", lambda: Tuned(cv=LeaveOneOut(), **PLAIN), lambda: wide())
-    fit("cv weighted", lambda: Tuned(cv=3), sample_weight=weights_of(60))
+    fit("cv n_jobs", Tuned(n_jobs=2, cv=3, **PLAIN))
+    fit("cv leave one out", Tuned(cv=LeaveOneOut(), **PLAIN), lambda: wide())
+    fit("cv weighted", Tuned(cv=3), sample_weight=weights_of(60))
     groups = np.repeat(np.arange(12), 5)
-    fit("cv groups", lambda: Tuned(cv=GroupKFold(4)), groups=groups)
+    fit("cv groups", Tuned(cv=GroupKFold(4)), groups=groups)
     fit(
         "label cv groups weighted",
-        lambda: TunedLabel(cv=GroupKFold(4), refine=(None, "reweight", "cp")),
+        TunedLabel(cv=GroupKFold(4), refine=(None, "reweight", "cp")),
         labelled,
         groups=groups,
         sample_weight=weights_of(60),
     )
-    fit("cv float32", Tuned, single_precision)
-    fit("one float32", lambda: One(1.0, 0.2, 0.2), single_precision)
-    fit("cv flat rows", lambda: Tuned(feature_shape=(6, 5, 4), cv=3), flat_rows)
+    fit("cv float32", Tuned(), single_precision)
+    fit("one float32", One(1.0, 0.2, 0.2), single_precision)
+    fit("cv flat rows", Tuned(feature_shape=(6, 5, 4), cv=3), flat_rows)
 
 
 def sorted_labels():
@@ -347,11 +334,11 @@ def in_units(exponent, response=0):
 def odd_samples() -> None:
     """Register fits to samples with large means, equal rows and unusual units."""
     models = {
-        "one": lambda: sltr.SLTRRegressor("loo", 0.2, 0.2),
-        "cv": lambda: sltr.SLTRRegressorCV(cv=3, **SMALL),
-        "ridge": sltr.TensorRidge,
-        "cp": lambda: sltr.CPRegressor(2),
-        "remurs": lambda: sltr.RemursRegressor(0.5, 0.5),
+        "one": sltr.SLTRRegressor("loo", 0.2, 0.2),
+        "cv": sltr.SLTRRegressorCV(cv=3, **SMALL),
+        "ridge": sltr.TensorRidge(),
+        "cp": sltr.CPRegressor(2),
+        "remurs": sltr.RemursRegressor(0.5, 0.5),
     }
     problems = {
         "means of 1e6": lambda: planted(mean=1e6),
@@ -360,11 +347,11 @@ def odd_samples() -> None:
         "units 2^-40": lambda: in_units(-40, 40),
     }
     for about, problem in problems.items():
-        for name, make in models.items():
-            fit(f"{name} {about}", make, problem)
-    fit("label means of 1e6", lambda: sltr.SLTRClassifier(), lambda: labelled(mean=1e6))
-    fit("one constant response", sltr.SLTRRegressor, constant_response)
-    fit("cv constant response", lambda: sltr.SLTRRegressorCV(cv=3), constant_response)
+        for name, model in models.items():
+            fit(f"{name} {about}", model, problem)
+    fit("label means of 1e6", sltr.SLTRClassifier(), lambda: labelled(mean=1e6))
+    fit("one constant response", sltr.SLTRRegressor(), constant_response)
+    fit("cv constant response", sltr.SLTRRegressorCV(cv=3), constant_response)
 
 
 def constant_response():
@@ -402,37 +389,33 @@ def responses_and_likelihoods() -> None:
     Label, TunedLabel = sltr.SLTRClassifier, sltr.SLTRClassifierCV
     for kind in (None, "scale", "reweight", "tucker", "cp", "sparse"):
         given = {"refine": kind}
-        fit(f"responses {kind}", lambda g=given: One(1.0, 0.2, 0.2, **g), several)
+        fit(f"responses {kind}", One(1.0, 0.2, 0.2, **given), several)
         counts = {**given, "refine": None} if kind == "scale" else given
         fit(
             f"counts {kind}",
-            lambda g=counts: One("loo", 0.2, 0.2, family="poisson", **g),
+            One("loo", 0.2, 0.2, family="poisson", **counts),
             numbers_of_events,
         )
-    fit("responses apart", lambda: One(responses="separate", refine="cp"), several)
-    fit("responses given", lambda: One(refine=("cp", 2, 0.1)), several)
-    fit("responses slices", lambda: One(1.0, slices=0, positive=True), several)
-    fit("responses lost", lambda: One(missing_y="ridge"), unmeasured)
+    fit("responses apart", One(responses="separate", refine="cp"), several)
+    fit("responses given", One(refine=("cp", 2, 0.1)), several)
+    fit("responses slices", One(1.0, slices=0, positive=True), several)
+    fit("responses lost", One(missing_y="ridge"), unmeasured)
     few = {"cv": 3, **SMALL}
-    fit("cv responses", lambda: Tuned(**few), several)
-    fit("cv responses shared", lambda: Tuned(responses="shared", **few), several)
-    fit("cv responses best", lambda: Tuned(rule="best", **few), several)
-    fit("cv responses 1se", lambda: Tuned(rule="1se", **few), several)
-    fit("cv responses lost", lambda: Tuned(missing_y="ridge", **few), unmeasured)
-    fit("cv counts", lambda: Tuned(family="poisson", **few), numbers_of_events)
+    fit("cv responses", Tuned(**few), several)
+    fit("cv responses shared", Tuned(responses="shared", **few), several)
+    fit("cv responses best", Tuned(rule="best", **few), several)
+    fit("cv responses 1se", Tuned(rule="1se", **few), several)
+    fit("cv responses lost", Tuned(missing_y="ridge", **few), unmeasured)
+    fit("cv counts", Tuned(family="poisson", **few), numbers_of_events)
     fit(
-        "cv counts best",
-        lambda: Tuned(family="poisson", rule="best", **few),
-        numbers_of_events,
+        "cv counts best", Tuned(family="poisson", rule="best", **few), numbers_of_events
     )
     for family, problem in {"binomial": labelled, "multinomial": many}.items():
-        fit(f"label {family}", lambda f=family: Label(family=f), problem)
-        fit(
-            f"label {family} cp", lambda f=family: Label(family=f, refine="cp"), problem
-        )
-        fit(f"label cv {family}", lambda f=family: TunedLabel(family=f, **few), problem)
-    fit("label three shared", lambda: Label(responses="shared", refine="tucker"), many)
-    fit("label balanced", lambda: Label(class_weight="balanced"), labelled)
+        fit(f"label {family}", Label(family=family), problem)
+        fit(f"label {family} cp", Label(family=family, refine="cp"), problem)
+        fit(f"label cv {family}", TunedLabel(family=family, **few), problem)
+    fit("label three shared", Label(responses="shared", refine="tucker"), many)
+    fit("label balanced", Label(class_weight="balanced"), labelled)
 
 
 def maps_in_front() -> None:
@@ -452,25 +435,23 @@ def maps_in_front() -> None:
         "entry weights": {"entry_weights": weight, "positive": True},
     }
     for name, given in options.items():
-        fit(f"one {name}", lambda g=given: One(1.0, 0.2, 0.2, **g))
-        fit(f"cv {name}", lambda g=given: Tuned(**g, **few))
+        fit(f"one {name}", One(1.0, 0.2, 0.2, **given))
+        fit(f"cv {name}", Tuned(**given, **few))
     for missing in ("mean", "low_rank"):
-        fit(f"cv {missing}", lambda m=missing: Tuned(missing=m, **few), with_gaps)
+        fit(f"cv {missing}", Tuned(missing=missing, **few), with_gaps)
     new = {"covariates": table[:20]}
-    fit("one covariates", lambda: One(refine="tucker"), covariates=table, new=new)
-    fit("cv covariates", lambda: Tuned(**few), covariates=table, new=new)
+    fit("one covariates", One(refine="tucker"), covariates=table, new=new)
+    fit("cv covariates", Tuned(**few), covariates=table, new=new)
     groups = np.repeat(np.arange(12), 5)
-    fit("cv units groups", lambda: Tuned(standardize="auto", **few), groups=groups)
-    fit("cv default groups", Tuned, groups=groups)
-    fit("cv noise", lambda: Tuned(cv=3), only_noise)
+    fit("cv units groups", Tuned(standardize="auto", **few), groups=groups)
+    fit("cv default groups", Tuned(), groups=groups)
+    fit("cv noise", Tuned(cv=3), only_noise)
     FITS["cv zarr mask"] = _stored(
-        lambda: Tuned(mask=mask, memory_limit="1MB", **few), as_zarr, 300, (6, 5, 4)
+        Tuned(mask=mask, memory_limit="1MB", **few), as_zarr, 300, (6, 5, 4)
     )
     for kind in ("reweight", "cp", "tucker", "sparse"):
         given = {"refine": kind, "memory_limit": "2MB"}
-        FITS[f"one zarr {kind}"] = _stored(
-            lambda g=given: One(**g), as_zarr, 90, (12, 11, 10)
-        )
+        FITS[f"one zarr {kind}"] = _stored(One(**given), as_zarr, 90, (12, 11, 10))
 
 
 def with_gaps():
@@ -500,60 +481,55 @@ def peer_fits() -> None:
     """Register the fits of all peers, tuned and not."""
     weight, groups = weights_of(60), np.repeat(np.arange(12), 5)
     grouped = {"cv": GroupKFold(3)}
-    fit("ridge", sltr.TensorRidge)
-    fit("ridge weighted", lambda: sltr.TensorRidge(2.0), sample_weight=weight)
-    fit("elementary", lambda: sltr.ElemRidge(1.0, 0.2))
-    fit("elementary absolute", lambda: sltr.ElemRidge("loo", 0.1, radius="absolute"))
-    fit("lasso", lambda: sltr.TensorLasso(0.1))
-    fit("lasso cv", lambda: sltr.TensorLassoCV(n_alphas=20))
+    fit("ridge", sltr.TensorRidge())
+    fit("ridge weighted", sltr.TensorRidge(2.0), sample_weight=weight)
+    fit("elementary", sltr.ElemRidge(1.0, 0.2))
+    fit("elementary absolute", sltr.ElemRidge("loo", 0.1, radius="absolute"))
+    fit("lasso", sltr.TensorLasso(0.1))
+    fit("lasso cv", sltr.TensorLassoCV(n_alphas=20))
     fit(
         "lasso cv groups",
-        lambda: sltr.TensorLassoCV(n_alphas=10, **grouped),
+        sltr.TensorLassoCV(n_alphas=10, **grouped),
         groups=groups,
         sample_weight=weight,
     )
-    fit("elastic net", lambda: sltr.TensorElasticNet(0.1), sample_weight=weight)
-    fit("elastic net cv", lambda: sltr.TensorElasticNetCV([0.05, 0.2, 0.5]))
-    fit("remurs", lambda: sltr.RemursRegressor(0.5, 1.0, 0.1))
-    fit("remurs tall", lambda: sltr.RemursRegressor(2.0, 2.0), tall)
-    fit("remurs cv", lambda: sltr.RemursRegressorCV(n_alphas=2, cv=3))
+    fit("elastic net", sltr.TensorElasticNet(0.1), sample_weight=weight)
+    fit("elastic net cv", sltr.TensorElasticNetCV([0.05, 0.2, 0.5]))
+    fit("remurs", sltr.RemursRegressor(0.5, 1.0, 0.1))
+    fit("remurs tall", sltr.RemursRegressor(2.0, 2.0), tall)
+    fit("remurs cv", sltr.RemursRegressorCV(n_alphas=2, cv=3))
     fit(
         "remurs cv groups",
-        lambda: sltr.RemursRegressorCV([0.5, 2.0], [1.0], **grouped),
+        sltr.RemursRegressorCV([0.5, 2.0], [1.0], **grouped),
         groups=groups,
         sample_weight=weight,
     )
-    fit("remurs label", lambda: sltr.RemursClassifier(0.2, 0.2), labelled)
-    fit("remurs label three", lambda: sltr.RemursClassifier(0.2, 0.2), many)
-    fit("remurs label cv", lambda: sltr.RemursClassifierCV(n_alphas=2, cv=3), labelled)
+    fit("remurs label", sltr.RemursClassifier(0.2, 0.2), labelled)
+    fit("remurs label three", sltr.RemursClassifier(0.2, 0.2), many)
+    fit("remurs label cv", sltr.RemursClassifierCV(n_alphas=2, cv=3), labelled)
     fit(
         "remurs label cv three",
-        lambda: sltr.RemursClassifierCV([0.2], [0.1, 0.5], cv=3, scoring="accuracy"),
+        sltr.RemursClassifierCV([0.2], [0.1, 0.5], cv=3, scoring="accuracy"),
         many,
     )
-    fit("sturm", lambda: sltr.SturmRegressor(0.5, 1.0))
-    fit("sturm mode 0", lambda: sltr.SturmRegressor(0.5, 1.0, 0.1, tube_mode=0))
-    fit("sturm cv", lambda: sltr.SturmRegressorCV(n_alphas=2, cv=3), matrices)
-    fit("surf", lambda: sltr.SURFRegressor(2))
-    fit("surf weighted", lambda: sltr.SURFRegressor(1, alpha=1.0), sample_weight=weight)
-    fit("surf cv", lambda: sltr.SURFRegressorCV(2, epsilons=(0.1,), cv=3))
-    fit("surf cv 1se", lambda: sltr.SURFRegressorCV(2, epsilons=(0.1,), rule="1se"))
-    fit("tpgd", lambda: sltr.TPGDRegressor(2, sparsity=0.5))
-    fit("tpgd tuples", lambda: sltr.TPGDRegressor((2, 1, 2), sparsity=(0.5, 1.0, 0.7)))
-    fit(
-        "tpgd cv",
-        lambda: sltr.TPGDRegressorCV((1, 2), sparsities=(0.5, 1.0), cv=2, tol=1e-3),
-    )
+    fit("sturm", sltr.SturmRegressor(0.5, 1.0))
+    fit("sturm mode 0", sltr.SturmRegressor(0.5, 1.0, 0.1, tube_mode=0))
+    fit("sturm cv", sltr.SturmRegressorCV(n_alphas=2, cv=3), matrices)
+    fit("surf", sltr.SURFRegressor(2))
+    fit("surf weighted", sltr.SURFRegressor(1, alpha=1.0), sample_weight=weight)
+    fit("surf cv", sltr.SURFRegressorCV(2, epsilons=(0.1,), cv=3))
+    fit("surf cv 1se", sltr.SURFRegressorCV(2, epsilons=(0.1,), rule="1se"))
+    fit("tpgd", sltr.TPGDRegressor(2, sparsity=0.5))
+    fit("tpgd tuples", sltr.TPGDRegressor((2, 1, 2), sparsity=(0.5, 1.0, 0.7)))
+    fit("tpgd cv", sltr.TPGDRegressorCV((1, 2), sparsities=(0.5, 1.0), cv=2, tol=1e-3))
     fit(
         "tpgd cv 1se groups",
-        lambda: sltr.TPGDRegressorCV(
-            (1,), sparsities=(0.3, 1.0), rule="1se", **grouped
-        ),
+        sltr.TPGDRegressorCV((1,), sparsities=(0.3, 1.0), rule="1se", **grouped),
         groups=groups,
     )
-    fit("hrtrr", lambda: sltr.HRTRRRegressor(2))
-    fit("ortrr", lambda: sltr.ORTRRRegressor(4))
-    fit("ortrr weighted", lambda: sltr.ORTRRRegressor(3), sample_weight=weight)
+    fit("hrtrr", sltr.HRTRRRegressor(2))
+    fit("ortrr", sltr.ORTRRRegressor(4))
+    fit("ortrr weighted", sltr.ORTRRRegressor(3), sample_weight=weight)
     factor_fits(weight, groups)
 
 
@@ -561,52 +537,53 @@ def factor_fits(weight: np.ndarray, groups: np.ndarray) -> None:
     """Register CP and Tucker regression with their families and covariates."""
     aside = np.random.default_rng(9).normal(size=(80, 2))
     beside = {"covariates": aside[:60], "new": {"covariates": aside[60:]}}
-    fit("cp", lambda: sltr.CPRegressor(2))
-    fit("cp bic", lambda: sltr.CPRegressor("bic"))
-    fit("cp l1", lambda: sltr.CPRegressor(2, alpha_l1=0.02), sample_weight=weight)
-    fit("cp covariates", lambda: sltr.CPRegressor(1, alpha_ridge=0.1), **beside)
-    fit("cp order 4", lambda: sltr.CPRegressor(2), lambda: planted(80, (4, 3, 3, 2)))
-    fit("tucker", lambda: sltr.TuckerRegressor(2))
-    fit("tucker tuple", lambda: sltr.TuckerRegressor((2, 1, 2)), sample_weight=weight)
-    fit("tucker bic", lambda: sltr.TuckerRegressor("bic", candidates=(1, (2, 2, 1))))
-    fit("tucker covariates", lambda: sltr.TuckerRegressor(1), **beside)
+    fit("cp", sltr.CPRegressor(2))
+    fit("cp bic", sltr.CPRegressor("bic"))
+    fit("cp l1", sltr.CPRegressor(2, alpha_l1=0.02), sample_weight=weight)
+    fit("cp covariates", sltr.CPRegressor(1, alpha_ridge=0.1), **beside)
+    fit("cp order 4", sltr.CPRegressor(2), lambda: planted(80, (4, 3, 3, 2)))
+    fit("tucker", sltr.TuckerRegressor(2))
+    fit("tucker tuple", sltr.TuckerRegressor((2, 1, 2)), sample_weight=weight)
+    fit("tucker bic", sltr.TuckerRegressor("bic", candidates=(1, (2, 2, 1))))
+    fit("tucker covariates", sltr.TuckerRegressor(1), **beside)
     for family, problem in (("poisson", counts), ("binomial", zeros_and_ones)):
-        fit(f"cp {family}", lambda f=family: sltr.CPRegressor(1, family=f), problem)
+        fit(f"cp {family}", sltr.CPRegressor(1, family=family), problem)
         fit(
             f"cp {family} l1 covariates",
-            lambda f=family: sltr.CPRegressor(
-                2, family=f, alpha_l1=0.01, alpha_ridge=0.1, n_restarts=1, max_iter=30
+            sltr.CPRegressor(
+                2,
+                family=family,
+                alpha_l1=0.01,
+                alpha_ridge=0.1,
+                n_restarts=1,
+                max_iter=30,
             ),
             problem,
             **beside,
         )
         fit(
             f"tucker {family} covariates",
-            lambda f=family: sltr.TuckerRegressor(1, family=f),
+            sltr.TuckerRegressor(1, family=family),
             problem,
             **beside,
         )
-    fit("cp label", lambda: sltr.CPClassifier(1, alpha_ridge=0.1), labelled)
-    fit("cp label bic", lambda: sltr.CPClassifier(ranks=(1, 2)), labelled, **beside)
+    fit("cp label", sltr.CPClassifier(1, alpha_ridge=0.1), labelled)
+    fit("cp label bic", sltr.CPClassifier(ranks=(1, 2)), labelled, **beside)
     few = {"n_restarts": 2, "cv": 3}
-    fit("cp cv", lambda: sltr.CPRegressorCV((1, 2), **few))
+    fit("cp cv", sltr.CPRegressorCV((1, 2), **few))
     fit(
         "cp cv 1se groups",
-        lambda: sltr.CPRegressorCV(
+        sltr.CPRegressorCV(
             (1, 2), alphas_ridge=(0.01,), rule="1se", n_restarts=2, cv=GroupKFold(3)
         ),
         groups=groups,
         **beside,
     )
-    fit(
-        "cp cv poisson",
-        lambda: sltr.CPRegressorCV((1,), family="poisson", **few),
-        counts,
-    )
-    fit("tucker cv", lambda: sltr.TuckerRegressorCV((1, 2), **few))
+    fit("cp cv poisson", sltr.CPRegressorCV((1,), family="poisson", **few), counts)
+    fit("tucker cv", sltr.TuckerRegressorCV((1, 2), **few))
     fit(
         "tucker cv weighted scoring",
-        lambda: sltr.TuckerRegressorCV(
+        sltr.TuckerRegressorCV(
             (1, (2, 1, 1)), scoring="neg_mean_absolute_error", **few
         ),
         sample_weight=weight,
@@ -638,57 +615,55 @@ def elsewhere() -> None:
         for size, (epsilon, n, shape) in problems.items():
             if "gradients" in size and where in ("zarr", "h5py"):
                 continue  # they read chunk by chunk, very often
-            make = partial(
-                sltr.SLTRRegressor, epsilon, 0.2, 0.2, refine="scale", **limit
-            )
-            FITS[f"one {where} {size}"] = _stored(make, held, n, shape)
+            one = sltr.SLTRRegressor(epsilon, 0.2, 0.2, refine="scale", **limit)
+            FITS[f"one {where} {size}"] = _stored(one, held, n, shape)
             if where == "h5py":
                 continue
             grid = epsilon if epsilon == "loo" else [300.0, epsilon]
-            make = partial(sltr.SLTRRegressorCV, grid, cv=3, **SMALL, **limit)
-            FITS[f"cv {where} {size}"] = _stored(make, held, n, shape)
+            tuned = sltr.SLTRRegressorCV(grid, cv=3, **SMALL, **limit)
+            FITS[f"cv {where} {size}"] = _stored(tuned, held, n, shape)
     FITS["label cv zarr"] = _stored(
-        lambda: sltr.SLTRClassifierCV(cv=3, **SMALL, **limit),
+        sltr.SLTRClassifierCV(cv=3, **SMALL, **limit),
         as_zarr,
         80,
         (6, 5, 4),
         labels=True,
     )
     FITS["label zarr"] = _stored(
-        lambda: sltr.SLTRClassifier("loo", 0.2, 0.2, **limit),
+        sltr.SLTRClassifier("loo", 0.2, 0.2, **limit),
         as_zarr,
         90,
         (4, 3, 2),
         labels=True,
     )
-    for name, make in {
-        "one": lambda: sltr.SLTRRegressor("loo", 0.3, 0.2, refine="tucker"),
-        "cv": lambda: sltr.SLTRRegressorCV(cv=3),
-        "label cv": lambda: sltr.SLTRClassifierCV(cv=3, **SMALL),
-        "ridge": sltr.TensorRidge,
-        "cp": lambda: sltr.CPRegressor(2),
-        "remurs": lambda: sltr.RemursRegressor(0.5, 0.5),
+    for name, model in {
+        "one": sltr.SLTRRegressor("loo", 0.3, 0.2, refine="tucker"),
+        "cv": sltr.SLTRRegressorCV(cv=3),
+        "label cv": sltr.SLTRClassifierCV(cv=3, **SMALL),
+        "ridge": sltr.TensorRidge(),
+        "cp": sltr.CPRegressor(2),
+        "remurs": sltr.RemursRegressor(0.5, 0.5),
     }.items():
-        FITS[f"{name} torch"] = _with_torch(make, labels=name.startswith("label"))
+        FITS[f"{name} torch"] = _with_torch(model, labels=name.startswith("label"))
 
 
-def _stored(make, held, n, shape, labels=False):
+def _stored(model, held, n, shape, labels=False):
     def run():
         X, y, X_new = (labelled if labels else planted)(n, shape, seed=11, mean=0.5)
         with tempfile.TemporaryDirectory() as folder:
-            return fit_record(make(), held(X, folder), y, X_new)
+            return fit_record(clone(model), held(X, folder), y, X_new)
 
     return run
 
 
-def _with_torch(make, labels):
+def _with_torch(model, labels):
     def run():
         import torch
 
         torch.set_num_threads(1)
         X, y, X_new = labelled() if labels else planted()
         y = y if labels else torch.asarray(y)
-        return fit_record(make(), torch.asarray(X), y, torch.asarray(X_new))
+        return fit_record(clone(model), torch.asarray(X), y, torch.asarray(X_new))
 
     return run
 
