@@ -9,6 +9,7 @@ from sklearn.model_selection import GroupKFold
 
 from sltr import SLTRRegressorCV
 from sltr.samples.check import check_samples
+from sltr.samples.covariates import with_covariates
 from sltr.tuning.evidence import PENALTIES, association, is_found, pilot_p_value
 from sltr.tuning.folds import Folds, splits
 
@@ -76,7 +77,7 @@ def test_responses_of_groups_change_places_as_a_whole(rng):
 def prepared(X, y, cv=4, covariates=None, weight=None):
     model = SLTRRegressorCV(standardize=None)  # scikit-learn's ridge in units of X
     samples = check_samples(model, X, y, weight, tensors=True)
-    samples = model._beside(samples, covariates, weight)
+    samples = with_covariates(samples, covariates, weight, fit_intercept=True)
     task = model._task(samples, samples.Y, 0.0)
     return task, Folds.of(task, splits(cv, y) if isinstance(cv, int) else cv)
 

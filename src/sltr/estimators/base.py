@@ -21,18 +21,25 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
+from sltr.arrays.resources import bytes_text
 from sltr.core.estimate import Settings, make_sparsity
 from sltr.core.problem import Sparsity
 from sltr.core.tensor import flatten, numerical_ranks
 from sltr.estimators.labels import (
     calibrated_scores,
+    class_weighted,
     has_own_sigmoids,
     probabilities,
     winning_labels,
 )
 from sltr.parameters import check_choice, refuse, verbose_logger, warn_caller
 from sltr.refine.lasso import MAX_STEPS as LASSO_STEPS
-from sltr.samples.check import check_new_samples, explained_overflow
+from sltr.samples.check import (
+    check_new_samples,
+    check_samples,
+    explained_overflow,
+    measured_weight,
+)
 from sltr.samples.covariates import (
     Encoding,
     encoding_of,
@@ -113,6 +120,22 @@ class SLTRBase(BaseEstimator):
         check_is_fitted(self, "coef_")
         return summarise(self, test)
 
+    def _given(
+        self, X: Any, y: Any, sample_weight: Any, covariates: Any
+    ) -> tuple[Samples, Any]:
+        """Check what a fit is given; return clean samples, and the weights of all."""
+        labels = is_classifier(self)
+        if labels:
+            weight = class_weighted(self.class_weight, y, sample_weight)
+        else:
+            weight = measured_weight(self, y, sample_weight)
+        tensors = not labels and self.family is None
+        samples = check_samples(self, X, y, weight, labels=labels, tensors=tensors)
+        samples = with_covariates(
+            samples, covariates, weight, fit_intercept=self.fit_intercept
+        )
+        return samples, weight
+
     def _settings(self, front: Front, labels: Labels | None = None) -> Settings:
         """Return how problems are built, for samples that went through `front`."""
         # Where `n_jobs` means processes over folds, these work without threads.
@@ -176,10 +199,24 @@ class SLTRBase(BaseEstimator):
 
         return lacking_room(X, n_items, self._policy)
 
-    def _check_obeyed(self, refinements: Iterable[Any]) -> None:
-        """Refuse refits where they would not obey what the sparse step has to."""
-        refits = [one for one in refinements if one not in (None, "scale")]
-        if self._has_structure and refits:
+    def _check_refits(self, asked: Sequence[Any], X: Any, n_items: int) -> None:
+        """Refuse refits without room for them, or that would not obey the structure.
+
+        `n_items` are the subsets of samples times the responses.
+        """
+        refits = [one for one in asked if one not in (None, "scale")]
+        if not refits:
+            return
+        needed = self._lacking_room(X, n_items)
+        if needed is not None:
+            msg = (
+                f"refine={self.refine!r} was given for samples that stay in a file or "
+                "on a cluster; expected None or 'scale', since memory_limit leaves no "
+                "room for refits of so many entries, samples, folds and responses. "
+                f"Set memory_limit={bytes_text(needed)!r} or more."
+            )
+            raise ValueError(msg)
+        if self._has_structure:
             msg = (
                 f"refine={refits[0]!r} was given with slices, entry_weights or "
                 "positive, which refits do not obey; expected None or 'scale'."
@@ -242,7 +279,8 @@ class SLTRBase(BaseEstimator):
         )
 
         # Several maps are compared by leave-one-out errors.
-        epsilon = "loo" if plan.several else self._penalty()
+        given = self.epsilons if hasattr(self, "cv") else self.epsilon
+        epsilon = "loo" if plan.several else given
         shape_out = self._modes_out(Y)
 
         def prepared(front: Front) -> Task:
@@ -278,19 +316,10 @@ class SLTRBase(BaseEstimator):
         shape = getattr(self, "shape_out_", (Y.shape[1],))
         return tuple(size for size in shape if size > 1)
 
-    def _beside(self, samples: Samples, covariates: Any, sample_weight: Any) -> Samples:
-        """Return samples with the covariates that were given beside them."""
-        return with_covariates(
-            samples, covariates, sample_weight, fit_intercept=self.fit_intercept
-        )
-
     @property
     def _chooses_map(self) -> bool:
         """Whether a fit looks at the responses to choose its map."""
         return self.standardize == "auto" or self.smooth is not None
-
-    def _penalty(self) -> Any:
-        return self.epsilons if hasattr(self, "cv") else self.epsilon
 
     def _refuse_maps(self, why: str) -> None:
         """Refuse what is learnt from all samples at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from sys import float_info
 from typing import Any
@@ -15,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sltr.arrays import Array, array_namespace, as_array, is_array_api, to_numpy
 from sltr.parameters import refuse
+from sltr.samples.samples import Samples
 from sltr.tuning.folds import Split
 from sltr.tuning.scores import class_numbers
 
@@ -95,6 +97,24 @@ def label_shift(n_responses: int, fit_intercept: bool) -> float:
     Without an intercept, 0 and 1 would treat two classes differently; ±½ do not.
     """
     return 0.0 if fit_intercept or n_responses > 1 else 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Responses as regressions see them."""
+
+    Y: Array  # (n, K); of labels, indicators
+    classes: np.ndarray | None = None  # of labels
+    shift: float = 0.0  # what regressions of labels subtract from them
+
+    @classmethod
+    def of(cls, samples: Samples, labels: bool, fit_intercept: bool) -> Targets:
+        """Return the responses of samples, or indicators of their labels."""
+        if not labels:
+            return cls(samples.Y)
+        classes, indicators = label_indicators(samples.y)
+        shift = label_shift(indicators.shape[1], fit_intercept)
+        return cls(as_array(indicators, samples.weight), classes, shift)
 
 
 def winning_labels(classes: np.ndarray, decision: Array) -> np.ndarray:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
 
 from sltr.arrays import (
@@ -28,10 +28,10 @@ from sltr.estimators.base import (
     warn_unless_converged,
 )
 from sltr.estimators.labels import (
+    Targets,
     calibration_folds,
     class_weighted,
     fit_sigmoids,
-    label_indicators,
     label_shift,
     own_logits,
 )
@@ -44,14 +44,13 @@ from sltr.estimators.partial_fit import (
 )
 from sltr.parameters import check_choice, check_nonnegative, refuse
 from sltr.ridge import choose_epsilon
-from sltr.samples.check import check_samples, measured_weight
+from sltr.samples.check import check_samples
 from sltr.samples.front import Front
 from sltr.samples.labelled import FITTED
 from sltr.samples.samples import Samples, passes_made, take_rows
 from sltr.tuning.candidates import (
     RESPONSES,
     Candidate,
-    check_room,
     likely_epsilon,
 )
 from sltr.tuning.choose import Member
@@ -61,66 +60,36 @@ from sltr.tuning.search import choose_refit, inner_folds
 from sltr.tuning.task import Task
 
 
+@dataclass(eq=False, repr=False)
 class _SLTR(SLTRBase):
     """The parameters of `SLTRRegressor` and `SLTRClassifier`, and their common fit."""
 
-    def __init__(
-        self,
-        epsilon: float | str = "loo",
-        lambda_sparse: float = 0.1,
-        lambda_low: float = 0.1,
-        *,
-        radius: str = "relative",
-        coupling: str = "average",
-        weights: str | tuple[float, float] = "unit",
-        solver: str = "admm",
-        refine: str | tuple | None = None,
-        responses: str = "shared",
-        family: str | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        mask: Any = None,
-        missing: str = "error",
-        missing_y: str = "error",
-        standardize: str | None = None,
-        smooth: Any = None,
-        slices: Any = None,
-        entry_weights: Any = None,
-        positive: bool = False,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-        memory_limit: str | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        verbose: int = 0,
-    ):
-        self.epsilon = epsilon
-        self.lambda_sparse = lambda_sparse
-        self.lambda_low = lambda_low
-        self.radius = radius
-        self.coupling = coupling
-        self.weights = weights
-        self.solver = solver
-        self.refine = refine
-        self.responses = responses
-        self.family = family
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.mask = mask
-        self.missing = missing
-        if not is_classifier(self):
-            self.missing_y = missing_y
-        self.standardize = standardize
-        self.smooth = smooth
-        self.slices = slices
-        self.entry_weights = entry_weights
-        self.positive = positive
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.progress = progress
-        self.verbose = verbose
+    epsilon: float | str = "loo"
+    lambda_sparse: float = 0.1
+    lambda_low: float = 0.1
+    _: KW_ONLY
+    radius: str = "relative"
+    coupling: str = "average"
+    weights: str | tuple[float, float] = "unit"
+    solver: str = "admm"
+    refine: str | tuple | None = None
+    responses: str = "shared"
+    family: str | None = None
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    mask: Any = None
+    missing: str = "error"
+    standardize: str | None = None
+    smooth: Any = None
+    slices: Any = None
+    entry_weights: Any = None
+    positive: bool = False
+    tol: float = 1e-4
+    max_iter: int = 5000
+    n_jobs: int | None = None
+    memory_limit: str | int | None = None
+    progress: Callable[[int, int], None] | None = None
+    verbose: int = 0
 
     def _candidate(self, task: Task, folds: Folds | None) -> Candidate:
         check_choice("responses", self.responses, RESPONSES)
@@ -150,9 +119,11 @@ class _SLTR(SLTRBase):
         candidate = self._candidate(task, folds)
         n_subsets = 1 + (task.policy.inner_folds if folds is None else len(folds.rows))
         n_items = n_subsets * task.Y.shape[1]
-        check_room(self.refine, self._lacking_room(task.samples.X, n_items))
-        self._check_obeyed([self.refine])
-        member, held = choose_refit(task, candidate, self.refine, folds)
+        refine = self.refine
+        if isinstance(refine, tuple | list) and len(refine) == 1:
+            [refine] = refine
+        self._check_refits([refine], task.samples.X, n_items)
+        member, held = choose_refit(task, candidate, refine, folds)
         training = task.everyone
         if folds is not None and task.family is None:
             xp = array_namespace(training)
@@ -187,6 +158,7 @@ class _SLTR(SLTRBase):
         self._tell()
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SLTRRegressor(TensorResponses, _SLTR):
     """Sparse and low-rank tensor regression about a ridge pilot.
 
@@ -371,6 +343,8 @@ class SLTRRegressor(TensorResponses, _SLTR):
     ((6, 5, 4), True)
     """
 
+    missing_y: str = "error"
+
     @unchanged_on_failure
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, covariates: Any = None
@@ -381,10 +355,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         (n, q), an array or a table, are numbers and categories that are not
         penalised: what they explain is removed from samples and responses.
         """
-        sample_weight = measured_weight(self, y, sample_weight)
-        tensors = self.family is None
-        samples = check_samples(self, X, y, sample_weight, tensors=tensors)
-        samples = self._beside(samples, covariates, sample_weight)
+        samples, _ = self._given(X, y, sample_weight, covariates)
         self.__dict__.pop("_moments", None)
         with explained_memory(), fitting_threads(samples.X):
             self._fit_task(self._task(samples, samples.Y))
@@ -431,6 +402,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         return tensor_predictions(self, X, covariates)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SLTRClassifier(CalibratedLabels, _SLTR):
     """Sparse and low-rank tensor classification by least squares on labels.
 
@@ -487,64 +459,8 @@ mask_, standardize_, entry_scale_, smooth_, fill_, shape_in_, n_features_in_
     (['down', 'up'], (80, 2))
     """
 
-    def __init__(
-        self,
-        epsilon: float | str = "loo",
-        lambda_sparse: float = 0.1,
-        lambda_low: float = 0.1,
-        *,
-        radius: str = "relative",
-        coupling: str = "average",
-        weights: str | tuple[float, float] = "unit",
-        solver: str = "admm",
-        refine: str | tuple | None = None,
-        responses: str = "separate",
-        family: str | None = None,
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        mask: Any = None,
-        missing: str = "error",
-        standardize: str | None = None,
-        smooth: Any = None,
-        slices: Any = None,
-        entry_weights: Any = None,
-        positive: bool = False,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-        memory_limit: str | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        verbose: int = 0,
-        class_weight: str | dict | None = None,
-    ):
-        self.class_weight = class_weight
-        super().__init__(
-            epsilon,
-            lambda_sparse,
-            lambda_low,
-            radius=radius,
-            coupling=coupling,
-            weights=weights,
-            solver=solver,
-            refine=refine,
-            responses=responses,
-            family=family,
-            fit_intercept=fit_intercept,
-            feature_shape=feature_shape,
-            mask=mask,
-            missing=missing,
-            standardize=standardize,
-            smooth=smooth,
-            slices=slices,
-            entry_weights=entry_weights,
-            positive=positive,
-            tol=tol,
-            max_iter=max_iter,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            progress=progress,
-            verbose=verbose,
-        )
+    responses: str = "separate"
+    class_weight: str | dict | None = None
 
     @unchanged_on_failure
     def fit(
@@ -554,15 +470,15 @@ mask_, standardize_, entry_scale_, smooth_, fill_, shape_in_, n_features_in_
 
         `covariates` as for `SLTRRegressor`.
         """
-        weight = class_weighted(self.class_weight, y, sample_weight)
-        samples = check_samples(self, X, y, weight, labels=True)
-        samples = self._beside(samples, covariates, weight)
+        samples, _ = self._given(X, y, sample_weight, covariates)
         self.__dict__.pop("_moments", None)
-        self.classes_, indicators = label_indicators(samples.y)
+        targets = Targets.of(samples, True, self.fit_intercept)
+        self.classes_, indicators = (
+            targets.classes,
+            np.asarray(to_numpy(targets.Y), float),
+        )
         with explained_memory(), fitting_threads(samples.X):
-            Y = as_array(indicators, samples.weight)
-            shift = label_shift(indicators.shape[1], self.fit_intercept)
-            task = self._task(samples, Y, shift)
+            task = self._task(samples, targets.Y, targets.shift)
             splits = calibration_folds(indicators)
             folds = Folds.of(task, splits) if splits else None
             fitted = self._fit_task(task, folds)

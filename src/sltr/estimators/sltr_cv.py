@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from sltr.arrays import Array, as_array, explained_memory, fitting_threads, to_numpy
+from sltr.arrays import Array, explained_memory, fitting_threads, to_numpy
+from sltr.arrays.resources import bytes_text
 from sltr.estimators.base import (
     CalibratedLabels,
     SLTRBase,
@@ -19,24 +20,15 @@ from sltr.estimators.base import (
     warn_of_lasso,
     warn_unless_converged,
 )
-from sltr.estimators.labels import (
-    class_weighted,
-    fit_sigmoids,
-    label_indicators,
-    label_shift,
-    own_logits,
-)
+from sltr.estimators.labels import Targets, fit_sigmoids, own_logits
 from sltr.parameters import check_choice, progress_of, warn_caller
-from sltr.samples.check import check_samples, measured_weight
-from sltr.samples.samples import Samples, passes_made
+from sltr.samples.samples import passes_made
 from sltr.tuning.candidates import (
     DEFAULT_REFINEMENTS,
     LAMBDAS,
     RESPONSES,
-    advice,
     candidate_columns,
     check_refinements,
-    check_room,
     check_sharing,
     grid_epsilons,
     grid_pairs,
@@ -44,13 +36,14 @@ from sltr.tuning.candidates import (
 )
 from sltr.tuning.choose import (
     Choice,
+    Scoring,
     answer_scores,
     check_choosing,
     choose,
     cv_table,
     null_scores,
 )
-from sltr.tuning.final import Fitted, choose_radius, final_fit, reweighted_choice
+from sltr.tuning.final import Fitted, final_fit, last_step
 from sltr.tuning.folds import Folds, Split, weighted_splits, whole_groups
 from sltr.tuning.held_out import HeldOut
 from sltr.tuning.scores import default_metric
@@ -58,122 +51,81 @@ from sltr.tuning.search import search
 from sltr.tuning.task import Task
 
 
+@dataclass(eq=False, repr=False)
 class _SLTRCV(SLTRBase):
     """The parameters of both CV classes, and the way of their fit."""
 
-    def __init__(
-        self,
-        epsilons: str | Sequence[float] = "loo",
-        lambdas_sparse: str | Sequence[float] = LAMBDAS,
-        lambdas_low: str | Sequence[float] = LAMBDAS,
-        *,
-        refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
-        responses: str | Sequence[str] = RESPONSES,
-        family: str | None = None,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        rule: str = "average",
-        radius: str = "relative",
-        coupling: str = "average",
-        weights: str | tuple[float, float] = "unit",
-        solver: str = "admm",
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        mask: Any = None,
-        missing: str = "error",
-        missing_y: str = "error",
-        standardize: str | None = "slices",
-        smooth: Any = None,
-        slices: Any = None,
-        entry_weights: Any = None,
-        positive: bool = False,
-        tol: float = 1e-3,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-        memory_limit: str | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        verbose: int = 0,
-    ):
-        self.epsilons = epsilons
-        self.lambdas_sparse = lambdas_sparse
-        self.lambdas_low = lambdas_low
-        self.refine = refine
-        self.responses = responses
-        self.family = family
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.radius = radius
-        self.coupling = coupling
-        self.weights = weights
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.feature_shape = feature_shape
-        self.mask = mask
-        self.missing = missing
-        if not is_classifier(self):
-            self.missing_y = missing_y
-        self.standardize = standardize
-        self.smooth = smooth
-        self.slices = slices
-        self.entry_weights = entry_weights
-        self.positive = positive
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.progress = progress
-        self.verbose = verbose
+    epsilons: str | Sequence[float] = "loo"
+    lambdas_sparse: str | Sequence[float] = LAMBDAS
+    lambdas_low: str | Sequence[float] = LAMBDAS
+    _: KW_ONLY
+    refine: Sequence[str | None] = DEFAULT_REFINEMENTS
+    responses: str | Sequence[str] = RESPONSES
+    family: str | None = None
+    cv: Any = 5
+    scoring: str | Callable | None = None
+    rule: str = "average"
+    radius: str = "relative"
+    coupling: str = "average"
+    weights: str | tuple[float, float] = "unit"
+    solver: str = "admm"
+    fit_intercept: bool = True
+    feature_shape: tuple[int, ...] | None = None
+    mask: Any = None
+    missing: str = "error"
+    standardize: str | None = "slices"
+    smooth: Any = None
+    slices: Any = None
+    entry_weights: Any = None
+    positive: bool = False
+    tol: float = 1e-3
+    max_iter: int = 5000
+    n_jobs: int | None = None
+    memory_limit: str | int | None = None
+    progress: Callable[[int, int], None] | None = None
+    verbose: int = 0
 
     def _refinements(self, X: Any, n_items: int) -> list[str | None]:
-        """Return what to try; for samples left in place refits need some memory."""
-        needed = self._lacking_room(X, n_items)
+        """Return what to try: by default what there is room for, and what obeys."""
         asked = check_refinements(self.refine)
-        if needed is not None and set(asked) == set(DEFAULT_REFINEMENTS):
-            warn_caller(
-                "X stays where it is, and memory_limit leaves no room for refits: "
-                "refine is (None, 'scale'), without the refits, which predict better. "
-                + advice(needed),
-                UserWarning,
-            )
-            return [None, "scale"]
-        check_room(self.refine, needed)
-        if self._has_structure and set(asked) == set(DEFAULT_REFINEMENTS):
-            return [None]
-        self._check_obeyed(asked)
+        if set(asked) == set(DEFAULT_REFINEMENTS):
+            needed = self._lacking_room(X, n_items)
+            if needed is not None:
+                warn_caller(
+                    "X stays where it is, and memory_limit leaves no room for refits: "
+                    "refine is (None, 'scale'), without the refits, which predict "
+                    f"better. Set memory_limit={bytes_text(needed)!r} or more.",
+                    UserWarning,
+                )
+                return [None, "scale"]
+            if self._has_structure:
+                return [None]
+        self._check_refits(asked, X, n_items)
         return asked
 
     def _tune(
-        self,
-        samples: Samples,
-        Y: Array,
-        splits: Sequence[Split],
-        *,
-        classes: np.ndarray | None = None,
-        y_shift: float = 0.0,
-        weighted: bool,
-        groups: np.ndarray | None,
-    ) -> tuple[Choice, Folds]:
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, covariates: Any
+    ) -> tuple[Task, Folds, Choice]:
         """Choose candidates by their held-out scores, and fit them to all samples."""
-        tried = self._tried(samples.X, (len(splits) + 1) * Y.shape[1])
+        samples, weight = self._given(X, y, sample_weight, covariates)
+        labels = is_classifier(self)
+        targets = Targets.of(samples, labels, self.fit_intercept)
+        if labels:
+            self.classes_ = targets.classes
+        splits = weighted_splits(self.cv, y, weight, groups=groups, classifier=labels)
+        groups = whole_groups(splits, groups, weight)
+        tried = self._tried(samples.X, (len(splits) + 1) * targets.Y.shape[1])
+        scoring = Scoring(self.scoring, targets.classes, weight is not None)
         with explained_memory(), fitting_threads(samples.X):
-            task = self._task(samples, Y, y_shift, None if groups is None else splits)
-            held, choice = self._choose(
-                task,
-                splits,
-                tried,
-                classes=classes,
-                weighted=weighted,
-                groups=groups,
-            )
-            choice = self._last_step(task, held, choice)
-            if task.family is not None and choice.radius is not None:
-                held, choice = reweighted_choice(task, held, choice)
+            kept_whole = None if groups is None else splits
+            task = self._task(samples, targets.Y, targets.shift, kept_whole)
+            held, choice = self._choose(task, splits, tried, scoring, groups)
+            held, choice = last_step(task, held, choice, self.rule)
             members, radius = choice.members, choice.radius
             fitted = final_fit(task, members, task.everyone, held, radius)
-        null = null_scores(task, held.folds, self.scoring, classes, weighted)
+        null = null_scores(task, held.folds, scoring)
         self._remember(task, held, choice, fitted, null)
-        return choice, held.folds
+        return task, held.folds, choice
 
     def _tried(
         self, X: Any, n_items: int = 6
@@ -193,9 +145,7 @@ class _SLTRCV(SLTRBase):
         task: Task,
         splits: Sequence[Split],
         tried: tuple[list[tuple[float, float]], list[str | None]],
-        *,
-        classes: np.ndarray | None = None,
-        weighted: bool = False,
+        scoring: Scoring,
         groups: np.ndarray | None = None,
     ) -> tuple[HeldOut, Choice]:
         """Choose among candidates by their scores on the rows that folds leave out."""
@@ -214,24 +164,7 @@ class _SLTRCV(SLTRBase):
             refits_each=few or True not in sharing,
         )
         held = search(task, folds, grid, n_jobs=self.n_jobs, progress=progress_of(self))
-        choice = choose(
-            task,
-            held,
-            scoring=self.scoring,
-            classes=classes,
-            rule=self.rule,
-            weighted=weighted,
-        )
-        return held, choice
-
-    def _last_step(self, task: Task, held: HeldOut, choice: Choice) -> Choice:
-        """Return the choice with its radius, where an answer is made of refits.
-
-        Without refits the grid is the paper's problem already.
-        """
-        averaged = self.rule in ("average", "vote")
-        refitted = any(not candidate.is_plain for candidate in held.predictions)
-        return choose_radius(task, held, choice) if averaged and refitted else choice
+        return held, choose(task, held, scoring, self.rule)
 
     def _remember(
         self,
@@ -257,7 +190,7 @@ class _SLTRCV(SLTRBase):
         self.best_score_ = float(choice.scores[:, choice.index].mean())
         self.null_score_ = float(null.mean())
         self.held_out_scores_ = answer_scores(
-            task, held.folds, choice.held_out, hasattr(self, "classes_")
+            task, held.folds, choice.held_out, is_classifier(self)
         )
         likelihood = task.family is not None
         self.scored_by_ = default_metric(held.folds.rows, likelihood=likelihood)
@@ -269,6 +202,7 @@ class _SLTRCV(SLTRBase):
         self._tell()
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SLTRRegressorCV(TensorResponses, _SLTRCV):
     """`SLTRRegressor` with penalty, radii and refinement chosen by cross-validation.
 
@@ -396,6 +330,8 @@ standardize_, entry_scale_, smooth_, fill_, shape_in_, shape_out_, n_features_in
     True
     """
 
+    missing_y: str = "error"
+
     @unchanged_on_failure
     def fit(
         self,
@@ -414,14 +350,7 @@ standardize_, entry_scale_, smooth_, fill_, shape_in_, shape_out_, n_features_in
         categories that are not penalised: what they explain is removed from samples
         and responses, on each training fold anew.
         """
-        sample_weight = measured_weight(self, y, sample_weight)
-        tensors = self.family is None
-        samples = check_samples(self, X, y, sample_weight, tensors=tensors)
-        samples = self._beside(samples, covariates, sample_weight)
-        splits = weighted_splits(self.cv, y, sample_weight, groups=groups)
-        groups = whole_groups(splits, groups, sample_weight)
-        weighted = sample_weight is not None
-        self._tune(samples, samples.Y, splits, weighted=weighted, groups=groups)
+        self._tune(X, y, sample_weight, groups, covariates)
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
@@ -432,6 +361,7 @@ standardize_, entry_scale_, smooth_, fill_, shape_in_, shape_out_, n_features_in
         return tensor_predictions(self, X, covariates)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SLTRClassifierCV(CalibratedLabels, _SLTRCV):
     """`SLTRClassifier` with everything chosen by cross-validation.
 
@@ -480,70 +410,7 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
     (2,)
     """
 
-    def __init__(
-        self,
-        epsilons: str | Sequence[float] = "loo",
-        lambdas_sparse: str | Sequence[float] = LAMBDAS,
-        lambdas_low: str | Sequence[float] = LAMBDAS,
-        *,
-        refine: Sequence[str | None] = DEFAULT_REFINEMENTS,
-        responses: str | Sequence[str] = RESPONSES,
-        family: str | None = None,
-        cv: Any = 5,
-        scoring: str | Callable | None = None,
-        rule: str = "average",
-        radius: str = "relative",
-        coupling: str = "average",
-        weights: str | tuple[float, float] = "unit",
-        solver: str = "admm",
-        fit_intercept: bool = True,
-        feature_shape: tuple[int, ...] | None = None,
-        mask: Any = None,
-        missing: str = "error",
-        standardize: str | None = "slices",
-        smooth: Any = None,
-        slices: Any = None,
-        entry_weights: Any = None,
-        positive: bool = False,
-        tol: float = 1e-3,
-        max_iter: int = 5000,
-        n_jobs: int | None = None,
-        memory_limit: str | int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        verbose: int = 0,
-        class_weight: str | dict | None = None,
-    ):
-        self.class_weight = class_weight
-        super().__init__(
-            epsilons,
-            lambdas_sparse,
-            lambdas_low,
-            refine=refine,
-            responses=responses,
-            family=family,
-            cv=cv,
-            scoring=scoring,
-            rule=rule,
-            radius=radius,
-            coupling=coupling,
-            weights=weights,
-            solver=solver,
-            fit_intercept=fit_intercept,
-            feature_shape=feature_shape,
-            mask=mask,
-            missing=missing,
-            standardize=standardize,
-            smooth=smooth,
-            slices=slices,
-            entry_weights=entry_weights,
-            positive=positive,
-            tol=tol,
-            max_iter=max_iter,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            progress=progress,
-            verbose=verbose,
-        )
+    class_weight: str | dict | None = None
 
     @unchanged_on_failure
     def fit(
@@ -562,28 +429,15 @@ sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_
         categories that are not penalised: what they explain is removed from samples
         and responses, on each training fold anew.
         """
-        weight = class_weighted(self.class_weight, y, sample_weight)
-        samples = check_samples(self, X, y, weight, labels=True)
-        samples = self._beside(samples, covariates, weight)
-        self.classes_, indicators = label_indicators(samples.y)
-        splits = weighted_splits(self.cv, y, weight, groups=groups, classifier=True)
-        shift = label_shift(indicators.shape[1], self.fit_intercept)
-        choice, folds = self._tune(
-            samples,
-            as_array(indicators, samples.weight),
-            splits,
-            y_shift=shift,
-            classes=self.classes_,
-            weighted=weight is not None,
-            groups=whole_groups(splits, groups, weight),
-        )
+        task, folds, choice = self._tune(X, y, sample_weight, groups, covariates)
+        indicators = np.asarray(task.given(to_numpy(task.Y)), float)
         if self.family is not None:
             self.sigmoids_ = own_logits(indicators.shape[1])
             return self
         rows = np.concatenate(folds.rows)
         self.sigmoids_ = fit_sigmoids(
-            np.concatenate(choice.held_out) - shift,
+            np.concatenate(choice.held_out) - task.y_shift,
             indicators[rows],
-            to_numpy(samples.weight)[rows],
+            to_numpy(task.samples.weight)[rows],
         )
         return self

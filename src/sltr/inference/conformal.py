@@ -29,8 +29,8 @@ from sltr.arrays import (
     is_array_api,
     to_numpy,
 )
+from sltr.estimators.labels import Targets
 from sltr.inference.targets import (
-    Targets,
     fits_subsets_at_once,
     refuse_missing,
     rows_of,
@@ -39,7 +39,8 @@ from sltr.inference.targets import (
 from sltr.parameters import refuse
 from sltr.samples.check import check_new_samples, check_samples
 from sltr.samples.samples import as_design
-from sltr.tuning.final import final_fit
+from sltr.tuning.choose import Scoring
+from sltr.tuning.final import final_fit, last_step
 from sltr.tuning.folds import Split, weighted_splits, whole_groups
 
 # Numbers that the comparison of new samples with training samples holds at a time.
@@ -253,8 +254,9 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     with explained_memory(), fitting_threads(samples.X):
         folds = None if whole is None else splits
         task = model._task(samples, targets.Y, targets.shift, folds)
-        held, choice = model._choose(task, splits, tried, classes=classes, groups=whole)
-        choice = model._last_step(task, held, choice)
+        scoring = Scoring(model.scoring, classes)
+        held, choice = model._choose(task, splits, tried, scoring, whole)
+        held, choice = last_step(task, held, choice, model.rule)
         training, radius = held.folds.training, choice.radius
         fitted = final_fit(task, choice.members, training, radius=radius)
     # New samples are checked as those of a fitted model.

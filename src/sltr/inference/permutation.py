@@ -35,12 +35,14 @@ from sltr.arrays import (
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
 from sltr.estimators.base import TensorResponses
+from sltr.estimators.labels import Targets
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
-from sltr.inference.targets import Targets, refuse_missing, unwatched
+from sltr.inference.targets import refuse_missing, unwatched
 from sltr.parameters import check_choice, check_count, printable, refuse, unmasked
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, take_rows
+from sltr.tuning.choose import Scoring
 from sltr.tuning.evidence import PENALTIES, correlations, draw_orders, permuted
 from sltr.tuning.folds import Folds, Split, splits, weighted_splits, whole_groups
 from sltr.tuning.scores import metric_name
@@ -335,9 +337,8 @@ class _SharedJob:
         )
         groups = whole_groups(folds, self.groups)
         task = self.task.with_responses(take_rows(self.task.Y, order))
-        _, choice = self.model._choose(
-            task, folds, self.tried, classes=self.classes, groups=groups
-        )
+        scoring = Scoring(self.model.scoring, self.classes)
+        _, choice = self.model._choose(task, folds, self.tried, scoring, groups)
         return best_mean(choice.scores)
 
 

@@ -19,10 +19,12 @@ from sltr.arrays import (
     is_numpy,
     to_numpy,
 )
-from sltr.inference.targets import Targets, fits_subsets_at_once, rows_of, unwatched
+from sltr.estimators.labels import Targets
+from sltr.inference.targets import fits_subsets_at_once, rows_of, unwatched
 from sltr.parameters import check_count, refuse
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import Labels
+from sltr.tuning.choose import Scoring
 from sltr.tuning.final import final_fit
 from sltr.tuning.folds import weighted_splits
 
@@ -242,7 +244,8 @@ def _batches_of_halves(
     sizes: list[np.ndarray] = []
     with explained_memory(), fitting_threads(samples.X):
         task = model._task(samples, Y, targets.shift)
-        _, choice = model._choose(task, splits, tried, classes=classes)
+        scoring = Scoring(model.scoring, classes)
+        _, choice = model._choose(task, splits, tried, scoring)
         n_entries = Y.shape[1] * samples.design.shape[1]
         batch = max(1, BATCH_ENTRIES // (n_entries * len(choice.members)))
         for first in range(0, len(halves), batch):

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from sltr.arrays import Array, as_array, is_array_api
-from sltr.estimators.labels import label_indicators, label_shift
+from sltr.arrays import is_array_api
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.parameters import refuse
 from sltr.samples.samples import Samples, take_rows
-
-
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """Responses as regressions see them."""
-
-    Y: Array  # (n, K); of labels, indicators
-    classes: np.ndarray | None = None  # of labels
-    shift: float = 0.0  # what regressions of labels subtract from them
-
-    @classmethod
-    def of(cls, samples: Samples, labels: bool, fit_intercept: bool) -> Targets:
-        """Return the responses of samples, or indicators of their labels."""
-        if not labels:
-            return cls(samples.Y)
-        classes, indicators = label_indicators(samples.y)
-        shift = label_shift(indicators.shape[1], fit_intercept)
-        return cls(as_array(indicators, samples.weight), classes, shift)
 
 
 def unwatched(model: Any) -> Any:

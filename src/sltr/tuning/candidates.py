@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sltr.arrays import to_numpy
-from sltr.arrays.resources import bytes_text
 from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
 from sltr.ridge import choose_epsilon
@@ -337,34 +336,6 @@ def check_sharing(responses: Any, shape_out: tuple[int, ...]) -> tuple[bool, ...
     if not shape_out:
         return (False,)
     return tuple(name == "shared" for name in RESPONSES if name in asked)
-
-
-def check_room(refine: Any, needed: int | None) -> None:
-    """Refuse refits of stored samples that need a higher memory limit than they have.
-
-    None says that there is room.
-    """
-    if needed is None:
-        return
-    asked = [refine] if isinstance(refine, str) or refine is None else list(refine)
-    if not all(one in (None, "scale") for one in asked):
-        msg = (
-            f"refine={refine!r} was given for samples that stay in a file or on a "
-            "cluster; expected None or 'scale', since memory_limit leaves no room for "
-            f"refits of so many entries, samples, folds and responses. {advice(needed)}"
-        )
-        raise ValueError(msg)
-
-
-def advice(needed: int) -> str:
-    """Say which memory limit gives refits of stored samples their room.
-
-    Examples
-    --------
-    >>> advice(1_234_567_890)
-    "Set memory_limit='1.24GB' or more."
-    """
-    return f"Set memory_limit={bytes_text(needed)!r} or more."
 
 
 def equal_ranks(rank: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -201,7 +201,9 @@ def sample_losses(
     return total / count[:, None], weight
 
 
-RULES = ("average", "vote", "best", "1se")
+# The rules that average; "vote" is the earlier name.
+AVERAGES = ("average", "vote")
+RULES = (*AVERAGES, "best", "1se")
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,27 +248,27 @@ def check_choosing(scoring: Any, rule: Any) -> None:
         raise ValueError(msg)
 
 
-def choose(
-    task: Task,
-    held: HeldOut,
-    *,
-    scoring: str | Callable | None,
-    classes: np.ndarray | None = None,
-    rule: str = "best",
-    weighted: bool = False,
-) -> Choice:
-    """Return the candidate of the best mean score, or a mean of those near it.
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """What candidates are scored by.
 
-    `scoring=None` is R², of class indicators for a classifier with these `classes`;
-    the negative squared error if a fold is a single sample. Of a likelihood it is the
-    share of the null model's deviance that is explained, or minus the deviance. If
-    `weighted`, scores take the samples' weights.
+    None is R², of class indicators for a classifier with these `classes`; the negative
+    squared error if a fold is a single sample. Of a likelihood it is the share of the
+    null model's deviance that is explained, or minus the deviance.
     """
+
+    by: str | Callable | None = None
+    classes: np.ndarray | None = None
+    weighted: bool = False  # whether scores take the samples' weights
+
+
+def choose(task: Task, held: HeldOut, scoring: Scoring, rule: str = "best") -> Choice:
+    """Return the candidate of the best mean score, or a mean of those near it."""
     folds, candidates = held.folds, list(held.predictions)
     predictions = [_compared(held, f) for f in range(len(folds.rows))]
     scores = np.array(
         [
-            _scores(task, folds, f, values, scoring, classes, weighted)
+            _scores(task, folds, f, values, scoring)
             for f, values in enumerate(predictions)
         ]
     )
@@ -276,13 +278,13 @@ def choose(
         complexity=np.array([held.complexity[c] for c in candidates]),
     )
     weights = np.zeros(len(candidates))
-    if rule in ("average", "vote"):
+    if rule in AVERAGES:
         mean = np.nan_to_num(scores.mean(axis=0), nan=-np.inf)
         weights = average_weights(candidates, mean, predictions, folds, task.policy)
     if not weights.any():  # one candidate is asked for, or no errors are finite
         weights[index] = 1.0
     shares, common = np.tile(weights[:, None], (1, task.Y.shape[1])), None  # (G, K)
-    if rule in ("average", "vote") and classes is None and task.Y.shape[1] > 1:
+    if rule in AVERAGES and scoring.classes is None and task.Y.shape[1] > 1:
         # Half by the errors of all responses, which know more, half by its own, which
         # know it better (`benchmarks/responses.py simulated`).
         own = _own_weights(candidates, predictions, folds, task.policy)
@@ -346,13 +348,7 @@ def _mean_predictions(held: HeldOut, members: Sequence[Member]) -> list[np.ndarr
     return means
 
 
-def null_scores(
-    task: Task,
-    folds: Folds,
-    scoring: str | Callable | None,
-    classes: np.ndarray | None = None,
-    weighted: bool = False,
-) -> np.ndarray:
+def null_scores(task: Task, folds: Folds, scoring: Scoring) -> np.ndarray:
     """Return the scores (F,) of intercept and covariates alone on each fold.
 
     Some scorers warn of predictions that are all equal, which are meant here.
@@ -362,7 +358,7 @@ def null_scores(
         warnings.simplefilter("ignore")
         for f, known in enumerate(folds.baseline):
             nothing = np.zeros_like(known)[:, :, None]
-            scores += list(_scores(task, folds, f, nothing, scoring, classes, weighted))
+            scores += list(_scores(task, folds, f, nothing, scoring))
     return np.array(scores)
 
 
@@ -434,12 +430,11 @@ def _scores(
     folds: Folds,
     f: int,
     values: np.ndarray,
-    scoring: str | Callable | None,
-    classes: np.ndarray | None,
-    weighted: bool,
+    scoring: Scoring,
 ) -> np.ndarray:
     """Score one fold: predictions (n_rows, K, G), less the fold's baseline."""
-    if scoring is None and folds.family is not None:
+    by, classes, weighted = scoring.by, scoring.classes, scoring.weighted
+    if by is None and folds.family is not None:
         return deviance_scores(folds, f, values, weighted)
     rows, default = folds.rows[f], default_metric(folds.rows)
     weight = folds.weights[f] if weighted else None
@@ -450,17 +445,17 @@ def _scores(
     Y, n_responses = task.given(to_numpy(task.Y)[rows]), task.Y.shape[1]
     if np.ndim(task.y_unit):
         predictions = predictions * np.asarray(task.y_unit)[:, None]
-    at_once = isinstance(scoring, str) and scoring in AT_ONCE
-    if task.samples.measured is not None and scoring is not None:
+    at_once = isinstance(by, str) and by in AT_ONCE
+    if task.samples.measured is not None and by is not None:
         msg = (
-            f"scoring={scoring!r} was given with responses that are missing; expected "
+            f"scoring={by!r} was given with responses that are missing; expected "
             "None, the mean over responses of R² on what was measured."
         )
         raise ValueError(msg)
-    if scoring is None or (n_responses == 1 and at_once):
+    if by is None or (n_responses == 1 and at_once):
         each = [
             fold_scores(
-                scoring,
+                by,
                 Y[known, k],
                 predictions[known, k, :],
                 weight=None if weight is None else weight[known],
@@ -483,7 +478,7 @@ def _scores(
     truth = truth if classes is None else classes[class_numbers(Y)]
     # A name would score the first indicator; its scorer sees labels of all classes.
     return fold_scores(
-        get_scorer(scoring),
+        get_scorer(by),
         truth,
         predictions[:, 0, :],
         weight=weight,

@@ -18,7 +18,7 @@ from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.estimate import adaptive_estimate
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.choose import Choice, Member, sample_losses
+from sltr.tuning.choose import AVERAGES, Choice, Member, sample_losses
 from sltr.tuning.evidence import is_found
 from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
 from sltr.tuning.folds import Folds, close_to, fold_batches
@@ -107,6 +107,22 @@ def final_fit(
         residual=mean.pilots.residual,
         closed=radius is not None or not all(m.candidate.is_plain for m in members),
     )
+
+
+def last_step(
+    task: Task, held: HeldOut, choice: Choice, rule: str
+) -> tuple[HeldOut, Choice]:
+    """Return the choice with its radius, where the answer is a mean with refits in it.
+
+    Without refits the grid is the paper's problem already. Refits of a likelihood see
+    what its working responses are, which come along.
+    """
+    if rule not in AVERAGES or all(c.is_plain for c in held.predictions):
+        return held, choice
+    choice = choose_radius(task, held, choice)
+    if task.family is None:
+        return held, choice
+    return reweighted_choice(task, held, choice)
 
 
 def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:

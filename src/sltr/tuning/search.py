@@ -21,7 +21,7 @@ from sltr.tuning.candidates import (
     given_refit,
     grid_about,
 )
-from sltr.tuning.choose import Member, choose
+from sltr.tuning.choose import Member, Scoring, choose
 from sltr.tuning.fits import (
     low_rank_start,
     pilot_where_zero,
@@ -218,15 +218,13 @@ def choose_refit(
     # Refits of samples that stay in their file take each response by itself.
     there = (None, "scale") if is_lazy(task.samples.X) else SHARED_REFINEMENTS
     base = replace(base, shared=base.shared and kind in there)
-    if isinstance(refine, tuple | list) and len(refine) == 1:
-        return choose_refit(task, base, refine[0], folds)
     if isinstance(refine, tuple | list):
         shape = (*task.samples.shape, *task.sharing(base.shared).shared)
         return Member(given_refit(base, refine, shape)), None
     [kind] = check_refinements(refine)
     folds = inner_folds(task) if folds is None else folds
     held = search(task, folds, grid_about(base, kind), compared=False)
-    return choose(task, held, scoring=None).members[0], held
+    return choose(task, held, Scoring()).members[0], held
 
 
 class _Stages:
