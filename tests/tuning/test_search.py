@@ -15,8 +15,9 @@ from sltr.tuning import fits as refits
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import low_rank_start
 from sltr.tuning.folds import Folds
-from sltr.tuning.held_out import HeldOut, low_rank_rows, memory_parts
+from sltr.tuning.held_out import HeldOut, low_rank_rows
 from sltr.tuning.policy import DEFAULT
+from sltr.tuning.search import memory_parts
 from sltr.tuning.task import ridge_pilots
 
 SHAPE = (6, 5, 4)

@@ -288,6 +288,7 @@ class SLTRBase(BaseEstimator):
                 samples,
                 Y,
                 self._settings(front, samples.labels),
+                front,
                 fit_intercept=self.fit_intercept,
                 radius=self.radius,
                 epsilon=epsilon,
@@ -299,7 +300,6 @@ class SLTRBase(BaseEstimator):
                 # Indicators of classes have a unit already.
                 in_units=not is_classifier(self),
                 shape_out=shape_out,
-                front=front,
             )
 
         if not plan.several:
@@ -342,10 +342,8 @@ class SLTRBase(BaseEstimator):
         front, fill = task.front, task.samples.fill
         coef, pilot = fitted.coef[0, ...], fitted.pilot[0, ...]
         shape_out = getattr(self, "shape_out_", ())
-        self.mask_ = None if front is None else front.kept
-        self.standardize_ = None if front is None else front.standardize
-        self.entry_scale_ = None if front is None else front.scale_of_given()
-        self.smooth_ = {} if front is None else dict(front.strengths)
+        self.mask_, self.standardize_ = front.kept, front.standardize
+        self.entry_scale_, self.smooth_ = front.scale_of_given(), dict(front.strengths)
         self.fill_ = None if fill is None else dict(vars(fill))
         intercept = fitted.intercept[0, ...] + self._set_covariates(task, fitted)
         offset = task.y_shift * task.y_unit if task.fit_intercept else 0.0

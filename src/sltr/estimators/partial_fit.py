@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, to_numpy
-from sltr.core.estimate import Settings
 from sltr.estimators.labels import SMALLEST_SLOPE, indicators_among
 from sltr.ridge import DEFAULT_LIMITS, RidgeLimits
 from sltr.ridge.moments import Moments, StreamedRidge, merge, moments
+from sltr.samples.front import Front
 from sltr.samples.samples import Samples
 from sltr.tuning.task import Task
 
@@ -65,12 +65,13 @@ def add_chunk(
     return merge(seen, new)
 
 
-def task_of_moments(model: Any, settings: Settings) -> Task:
+def task_of_moments(model: Any) -> Task:
     """Return the task of an estimator that has moments in place of samples.
 
     The fit needs only their mean, with the weight of all of them, as one sample.
     """
     kept: Moments = model._moments
+    front = Front(model.shape_in_)
     xp, unit = array_namespace(kept.second), None
     if kept.y_mean.shape[0] > 1 and not hasattr(model, "classes_"):
         kept, unit = _in_units(kept, bool(model.fit_intercept))
@@ -86,7 +87,8 @@ def task_of_moments(model: Any, settings: Settings) -> Task:
         system,
         system.fit_intercept,
         model.radius,
-        settings,
+        model._settings(front),
+        front,
         y_unit=1.0 if unit is None else unit,
         shape_out=model._modes_out(Y),
     )

@@ -17,6 +17,7 @@ from sltr.core.estimate import Settings
 from sltr.estimators.base import warn_of_pilot, warn_unless_converged
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.samples.check import check_samples
+from sltr.samples.front import Front
 from sltr.samples.labelled import Labels
 from sltr.tuning.candidates import LAMBDAS, grid_epsilons, grid_pairs
 from sltr.tuning.final import basis_coefs
@@ -119,6 +120,7 @@ def sltr_path(
             samples,
             samples.Y,
             settings,
+            Front(samples.shape),
             fit_intercept=fit_intercept,
             radius=radius,
             epsilon=epsilons,

@@ -45,7 +45,6 @@ from sltr.estimators.partial_fit import (
 from sltr.parameters import check_choice, check_nonnegative, refuse
 from sltr.ridge import choose_epsilon
 from sltr.samples.check import check_samples
-from sltr.samples.front import Front
 from sltr.samples.labelled import FITTED
 from sltr.samples.samples import Samples, passes_made, take_rows
 from sltr.tuning.candidates import (
@@ -391,7 +390,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         if seen is None:
             self._forget_fit()
         if solve:
-            self._fit_task(task_of_moments(self, self._settings(Front(self.shape_in_))))
+            self._fit_task(task_of_moments(self))
         return self
 
     def predict(self, X: Any, *, covariates: Any = None) -> Array:
@@ -525,9 +524,7 @@ mask_, standardize_, entry_scale_, smooth_, fill_, shape_in_, n_features_in_
             self._forget_fit()
         if not solve:
             return self
-        fitted = self._fit_task(
-            task_of_moments(self, self._settings(Front(self.shape_in_)))
-        )
+        fitted = self._fit_task(task_of_moments(self))
         self.sigmoids_ = moment_sigmoids(
             self._moments, fitted.coef[0, ...], fitted.intercept[0, ...], shift
         )

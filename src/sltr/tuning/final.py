@@ -368,12 +368,12 @@ def _entries(task: Task, coef: Array) -> Array:
 
     Smooth modes mix entries, so this undoes them. Units stay those in front.
     """
-    return _mapped(coef, None if task.front is None else task.front.unsmoothed)
+    return _mapped(coef, task.front.unsmoothed)
 
 
 def _of_entries(task: Task, entries: Array) -> Array:
     """Undo `_entries`."""
-    return _mapped(entries, None if task.front is None else task.front.smoothed)
+    return _mapped(entries, task.front.smoothed)
 
 
 def _as_given(task: Task, entries: Array) -> Array:
@@ -382,13 +382,11 @@ def _as_given(task: Task, entries: Array) -> Array:
     if np.ndim(task.y_unit):
         unit = as_array(task.y_unit, entries)
         entries = entries * xp.reshape(unit, (-1, *[1] * (entries.ndim - 2)))
-    return _mapped(entries, None if task.front is None else task.front.of_given)
+    return _mapped(entries, task.front.of_given)
 
 
-def _mapped(coef: Array, function: Callable[[Array], Array] | None) -> Array:
+def _mapped(coef: Array, function: Callable[[Array], Array]) -> Array:
     """Apply a map of batches of tensors to coefficients (S, K, …)."""
-    if function is None:
-        return coef
     xp, batch = array_namespace(coef), coef.shape[:2]
     found = function(xp.reshape(coef, (-1, *coef.shape[2:])))
     return xp.reshape(found, (*batch, *found.shape[1:]))

@@ -6,10 +6,9 @@ in a file or on a cluster, `stored` lets them wait for one pass over X.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
-    free_entries,
-    is_numpy,
     to_numpy,
     to_python,
 )
@@ -29,15 +26,12 @@ from sltr.refine.factors import CP, Structure, take
 from sltr.refine.low_rank import CPStep
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate, Grid
-from sltr.tuning.fits import PlainFits, as_rows, lasso_fits, plain_fits
+from sltr.tuning.fits import PlainFits, as_rows
 from sltr.tuning.folds import Folds
-from sltr.tuning.task import Pilots, Task, Working, fits_single
+from sltr.tuning.task import Pilots, Task, Working
 
 # Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
 CoefsOf = Callable[[Sequence[int]], Array]
-# What a job on the folds returns: predictions, and coefficients that are kept, in
-# batches (s, K, …) of the folds in order.
-Rows = tuple[list["Row"], dict[Candidate, list[Array]]]
 
 
 class Row(NamedTuple):
@@ -115,18 +109,15 @@ class HeldOut:
             sources |= scaled
         if None not in refinements:
             sources = {c: source for c, source in sources.items() if c.refine}
-        return HeldOut(
-            self.folds,
-            {c: self.predictions[source] for c, source in sources.items()},
-            {c: self.complexity[source] for c, source in sources.items()},
-            {
+        return replace(
+            self,
+            predictions={c: self.predictions[s] for c, s in sources.items()},
+            complexity={c: self.complexity[s] for c, s in sources.items()},
+            factors={
                 c: [by_candidate[source] for by_candidate in factors]
                 for c, source in scaled.items()
                 if c in sources and factors
             },
-            self.coefs,
-            self.working,
-            self.pilots,
         )
 
 
@@ -160,45 +151,6 @@ class Part:
 
     folds: range
     pilots: Pilots
-
-
-def memory_parts(task: Task, pilots: Pilots) -> list[Part]:
-    """Cut the grid for samples in memory: large ones on a CPU fold by fold.
-
-    One large tensor of all responses is solved for in the precision of refits.
-    """
-    n_folds = pilots.coef.shape[0]
-    entries = prod((*task.samples.shape, *task.shared))
-    large = is_numpy(task.samples.X) and entries > task.settings.together
-    size = 1 if large else n_folds
-    if large and task.shared and fits_single(float(np.abs(pilots.coef).max())):
-        coef = pilots.coef.astype(task.policy.precision, copy=False)
-        pilots = replace(pilots, coef=coef)
-    starts = range(0, n_folds, size)
-    return [Part(range(f, f + size), pilots.some(slice(f, f + size))) for f in starts]
-
-
-def memory_rows(
-    task: Task,
-    folds: Folds,
-    part: Part,
-    grid: Grid,
-    kept: Collection[Candidate],
-    dtype: Any,
-) -> Rows:
-    """Return a part's predictions, and coefficients of those that are `kept`."""
-    rows: list[Row] = []
-    coefs: dict[Candidate, list[Array]] = {}
-    xp, shared = array_namespace(part.pilots.coef), bool(task.shared)
-    for fits in plain_fits(task, part.pilots.coef, grid.pairs):
-        rows += predicted(task, folds, [(part, fits)], grid.needs_complexity)
-        for (e, epsilon), pair in product(enumerate(part.pilots.epsilons), fits.pairs):
-            candidate = Candidate(epsilon, *pair, shared=shared)
-            if candidate in kept:
-                # A copy: a view would keep the whole chunk.
-                coef = xp.astype(fits.of_pair(pair)[:, e, ...], dtype, copy=True)
-                coefs[candidate] = [coef]
-    return rows, coefs
 
 
 def dense_coefs(task: Task, batches: Sequence[Array]) -> CoefsOf:
@@ -292,52 +244,6 @@ def coef_rows(
                 for g, (candidate, _) in enumerate(coefs)
             ]
     return rows
-
-
-# Arrays of all coefficients that a step of the Lasso holds at once.
-LASSO_ARRAYS = 16
-
-
-def lasso_rows(
-    task: Task,
-    folds: Folds,
-    removed: Array,
-    epsilon: float,
-    keep: bool,
-    thresholds: Sequence[float],
-) -> Rows:
-    """Return predictions of the Lasso on all folds, in batches that fit memory.
-
-    `removed` as in `coef_rows`. With them come the coefficients, if they are to be
-    kept. A refit on supports that are all too large is the Lasso itself: it is left
-    out, for it would tie.
-    """
-    xp, policy, n_folds = array_namespace(task.Y), task.policy, len(folds.rows)
-    n_fits = len(thresholds) * task.Y.shape[1]
-    # A device reads the samples once for the whole batch, and has room for more.
-    room = max(policy.batch_entries, free_entries(task.Y) // LASSO_ARRAYS)
-    size = room // (n_fits * sum(task.samples.flat.shape))
-    size = max(1, min(n_folds, size))
-    rows: list[Row] = []
-    kept: dict[Candidate, list[Array]] = {}
-    distinct: set[Candidate] = set()
-    for first in range(0, n_folds, size):
-        indices = range(n_folds)[first : first + size]
-        training = folds.training[first : first + size, ...]
-        ridges = policy.support_ridges
-        fits = dict(lasso_fits(task, training, epsilon, thresholds, ridges))
-        distinct |= {
-            candidate
-            for candidate, coefs in fits.items()
-            if candidate.ridge is None
-            or bool(xp.any(coefs != fits[replace(candidate, ridge=None)]))
-        }
-        coefs = list(fits.items())
-        rows += coef_rows(task, folds, removed, coefs, shares_nonzero, indices)
-        for candidate, coef in coefs if keep else ():
-            kept.setdefault(candidate, []).append(coef)
-    rows = [row for row in rows if row.candidate in distinct]
-    return rows, {c: coefs for c, coefs in kept.items() if c in distinct}
 
 
 def all_free(coefs: Array) -> list[float]:

@@ -56,7 +56,6 @@ def task_in_best_map(
         best = _better(best, [tried(plan.front(units, front.strengths))])
     for mode in plan.modes:
         known = best.task.front
-        assert known is not None
         others = [
             tried(plan.front(known.standardize, {**known.strengths, mode.mode: s}))
             for s in mode.strengths[1:]

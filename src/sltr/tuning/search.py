@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from sltr.arrays import Array, array_namespace, is_numpy, to_numpy
+from sltr.arrays import Array, array_namespace, free_entries, is_numpy, to_numpy
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import (
     SHARED_REFINEMENTS,
@@ -23,30 +23,34 @@ from sltr.tuning.candidates import (
 )
 from sltr.tuning.choose import Member, Scoring, choose
 from sltr.tuning.fits import (
+    lasso_fits,
     low_rank_start,
     pilot_where_zero,
+    plain_fits,
     reweighted_fits,
     start_estimates,
 )
 from sltr.tuning.folds import Folds, Split
 from sltr.tuning.held_out import (
     HeldOut,
-    Rows,
+    Part,
+    Row,
     all_free,
     coef_rows,
     dense_coefs,
-    lasso_rows,
     low_rank_rows,
-    memory_parts,
-    memory_rows,
+    predicted,
     scale_factors,
+    shares_nonzero,
     smaller_is_worth_it,
     structure_coefs,
 )
-from sltr.tuning.task import Pilots, Task, ridge_pilots, working_responses
+from sltr.tuning.task import Pilots, Task, fits_single, ridge_pilots, working_responses
 
-Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
+# What a job on the folds returns: predictions, and coefficients that are kept, in
+# batches (s, K, …) of the folds in order.
+Rows = tuple[list[Row], dict[Candidate, list[Array]]]
 
 
 def search(
@@ -137,6 +141,91 @@ def _searched(
         held = _joined(held, task, stages.run([(*lasso, batches[0])]))
     stages.finish()
     return held
+
+
+def memory_parts(task: Task, pilots: Pilots) -> list[Part]:
+    """Cut the grid for samples in memory: large ones on a CPU fold by fold.
+
+    One large tensor of all responses is solved for in the precision of refits.
+    """
+    n_folds = pilots.coef.shape[0]
+    entries = prod((*task.samples.shape, *task.shared))
+    large = is_numpy(task.samples.X) and entries > task.settings.together
+    size = 1 if large else n_folds
+    if large and task.shared and fits_single(float(np.abs(pilots.coef).max())):
+        coef = pilots.coef.astype(task.policy.precision, copy=False)
+        pilots = replace(pilots, coef=coef)
+    starts = range(0, n_folds, size)
+    return [Part(range(f, f + size), pilots.some(slice(f, f + size))) for f in starts]
+
+
+def memory_rows(
+    task: Task,
+    folds: Folds,
+    part: Part,
+    grid: Grid,
+    kept: Collection[Candidate],
+    dtype: Any,
+) -> Rows:
+    """Return a part's predictions, and coefficients of those that are `kept`."""
+    rows: list[Row] = []
+    coefs: dict[Candidate, list[Array]] = {}
+    xp, shared = array_namespace(part.pilots.coef), bool(task.shared)
+    for fits in plain_fits(task, part.pilots.coef, grid.pairs):
+        rows += predicted(task, folds, [(part, fits)], grid.needs_complexity)
+        for (e, epsilon), pair in product(enumerate(part.pilots.epsilons), fits.pairs):
+            candidate = Candidate(epsilon, *pair, shared=shared)
+            if candidate in kept:
+                # A copy: a view would keep the whole chunk.
+                coef = xp.astype(fits.of_pair(pair)[:, e, ...], dtype, copy=True)
+                coefs[candidate] = [coef]
+    return rows, coefs
+
+
+# Arrays of all coefficients that a step of the Lasso holds at once.
+LASSO_ARRAYS = 16
+
+
+def lasso_rows(
+    task: Task,
+    folds: Folds,
+    removed: Array,
+    epsilon: float,
+    keep: bool,
+    thresholds: Sequence[float],
+) -> Rows:
+    """Return predictions of the Lasso on all folds, in batches that fit memory.
+
+    `removed` as in `coef_rows`. With them come the coefficients, if they are to be
+    kept. A refit on supports that are all too large is the Lasso itself: it is left
+    out, for it would tie.
+    """
+    xp, policy, n_folds = array_namespace(task.Y), task.policy, len(folds.rows)
+    n_fits = len(thresholds) * task.Y.shape[1]
+    # A device reads the samples once for the whole batch, and has room for more.
+    room = max(policy.batch_entries, free_entries(task.Y) // LASSO_ARRAYS)
+    size = room // (n_fits * sum(task.samples.flat.shape))
+    size = max(1, min(n_folds, size))
+    rows: list[Row] = []
+    kept: dict[Candidate, list[Array]] = {}
+    distinct: set[Candidate] = set()
+    for first in range(0, n_folds, size):
+        indices = range(n_folds)[first : first + size]
+        training = folds.training[first : first + size, ...]
+        ridges = policy.support_ridges
+        fits = dict(lasso_fits(task, training, epsilon, thresholds, ridges))
+        distinct |= {
+            candidate
+            for candidate, coefs in fits.items()
+            if candidate.ridge is None
+            or bool(xp.any(coefs != fits[replace(candidate, ridge=None)]))
+        }
+        coefs = list(fits.items())
+        rows += coef_rows(task, folds, removed, coefs, shares_nonzero, indices)
+        for candidate, coef in coefs if keep else ():
+            kept.setdefault(candidate, []).append(coef)
+    rows = [row for row in rows if row.candidate in distinct]
+    return rows, {c: coefs for c, coefs in kept.items() if c in distinct}
 
 
 def _room_to_keep(task: Task, folds: Folds, grid: Grid) -> bool:

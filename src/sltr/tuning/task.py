@@ -68,16 +68,16 @@ class Task:
     fit_intercept: bool
     radius: str
     settings: Settings
+    front: Front  # the map that the samples went through
     policy: Policy = DEFAULT
     shift: Array | None = None  # (P,), what was subtracted from every sample
     # Given responses are (Y + y_shift) · y_unit; of several responses (K,) each.
     y_shift: float | np.ndarray = 0.0
     y_unit: float | np.ndarray = 1.0
-    front: Front | None = None  # the map that the samples went through
-    # The modes of a response that are longer than one, and whether all responses
-    # make one tensor (p1, …, pM, q1, …) or each has one of its own.
+    # The modes of a response that are longer than one. `shared` are the same where all
+    # responses make one tensor (p1, …, pM, q1, …), () where each has one of its own.
     shape_out: tuple[int, ...] = ()
-    is_shared: bool = False
+    shared: tuple[int, ...] = ()
     # Of a likelihood: responses are given ones, predictions are on the link's scale,
     # and refits are least squares on working responses.
     family: Family | None = None
@@ -94,14 +94,9 @@ class Task:
         """Return responses (…, K), or predictions of them, in the units given."""
         return (values + self.y_shift) * self.y_unit
 
-    @property
-    def shared(self) -> tuple[int, ...]:
-        """The modes that responses add to a tensor; () if each has its own."""
-        return self.shape_out if self.is_shared else ()
-
     def sharing(self, is_shared: bool) -> Task:
         """Return the task in which all responses make one tensor, or each its own."""
-        return replace(self, is_shared=is_shared)
+        return replace(self, shared=self.shape_out if is_shared else ())
 
     def with_responses(self, Y: Array) -> Task:
         """Return the task of the same samples with other responses (n, K)."""
@@ -222,6 +217,7 @@ def prepare(
     samples: Samples,
     Y: Array,
     settings: Settings,
+    front: Front,
     *,
     fit_intercept: bool,
     radius: str,
@@ -232,7 +228,6 @@ def prepare(
     y_shift: float = 0.0,
     in_units: bool = False,
     shape_out: tuple[int, ...] = (),
-    front: Front | None = None,
     family: Family | None = None,
 ) -> Task:
     """Prepare the ridge system of some samples: the expensive part, done once.
@@ -245,7 +240,7 @@ def prepare(
     `unconverged` is called with the residual and the iterations of conjugate
     gradients that ran out of budget.
     """
-    samples = samples if front is None else front.samples(samples)
+    samples = front.samples(samples)
     unit: float | np.ndarray = 1.0
     shift: float | np.ndarray
     if family is not None:
@@ -278,10 +273,10 @@ def prepare(
         bool(fit_intercept),
         radius,
         settings,
+        front,
         policy,
         y_shift=shift,
         y_unit=unit,
-        front=front,
         shape_out=shape_out,
         family=family,
     )
