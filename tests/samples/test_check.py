@@ -3,10 +3,16 @@ import pytest
 from oracles import assert_close, ridge_by_normal_equations
 from sklearn.base import BaseEstimator
 
+from sltr.arrays import largest_entry
 from sltr.parameters import check_nonnegative
-from sltr.samples.check import _check_shape, check_new_samples, check_samples
+from sltr.peers.units import centre
+from sltr.samples.check import (
+    _check_shape,
+    check_new_samples,
+    check_samples,
+    check_squares,
+)
 from sltr.samples.covariates import learn_encoding
-from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 
 
@@ -165,3 +171,15 @@ def test_columns_of_dates_are_refused(rng):
         check_samples(Model(), table, np.arange(5.0))
     with pytest.raises(ValueError, match="y holds dates or times"):
         check_samples(Model(), table[["a"]], table["day"])
+
+
+EXTREMES = [(np.float32, 1e-44), (np.float32, 3e38), (float, 1e-310), (float, 1e308)]
+
+
+@pytest.mark.parametrize(("dtype", "size"), EXTREMES)
+def test_sizes_without_squares_are_refused(dtype, size):
+    like = np.array([size, 0.0], dtype)
+    with pytest.raises(ValueError, match="Divide y by its largest entry"):
+        check_squares(largest_entry(like), like, "y")
+    for ordinary in (0.0, 1e-5, 1e5):
+        check_squares(ordinary, like, "X", count=1000)

@@ -33,8 +33,8 @@ from sltr.estimators.labels import label_shift
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.convex_admm import AdmmResult, penalised_admm, positive
 from sltr.peers.search import LinearTrials, linear_attributes, search
+from sltr.peers.units import centre
 from sltr.samples.check import check_samples
-from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 from sltr.tuning.folds import Split, weighted_splits
 

@@ -27,8 +27,8 @@ from sltr.ridge import (
     penalty_ladder,
     ridge_system,
 )
+from sltr.samples.centring import Centring
 from sltr.samples.check import check_samples
-from sltr.samples.front import Centring
 from sltr.samples.samples import Samples
 from sltr.tuning.folds import Split
 

@@ -29,11 +29,11 @@ from sltr.estimators.base import (
 )
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import search
+from sltr.peers.units import divide_by_unit
 from sltr.refine.factors import CP, Form, Unfoldings
 from sltr.refine.glm import GLMFit, TensorGLM, fit_blocks, glm_starts
 from sltr.samples.check import check_samples
 from sltr.samples.covariates import encoded, remember_encoding
-from sltr.samples.front import divide_by_unit
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.choose import check_rule
 from sltr.tuning.folds import weighted_splits

@@ -15,8 +15,8 @@ from sltr.arrays import Array, as_array, to_numpy
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import LinearTrials, search
+from sltr.peers.units import centre
 from sltr.samples.check import check_samples
-from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 from sltr.tuning.folds import weighted_splits
 

@@ -18,7 +18,7 @@ from sklearn.metrics import get_scorer
 
 from sltr.arrays import Array, to_numpy
 from sltr.core.tensor import flatten
-from sltr.samples.front import Centred
+from sltr.peers.units import Centred
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import best_index, cv_table
 from sltr.tuning.folds import Split

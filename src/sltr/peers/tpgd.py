@@ -22,8 +22,8 @@ from sltr.core.tensor import flatten, mode_product, unfold
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import LinearTrials, search
+from sltr.peers.units import centre
 from sltr.samples.check import check_samples
-from sltr.samples.front import centre
 from sltr.samples.samples import Samples
 from sltr.tuning.choose import check_rule
 from sltr.tuning.folds import weighted_splits

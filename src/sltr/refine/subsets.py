@@ -15,7 +15,7 @@ from sltr.arrays import (
     clip,
     ridge_solve,
 )
-from sltr.samples.front import Centring
+from sltr.samples.centring import Centring
 
 
 @dataclass(frozen=True, eq=False)

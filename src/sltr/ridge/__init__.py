@@ -29,8 +29,8 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.parameters import check_nonnegative, refuse
+from sltr.samples.centring import Centring, least_squares
 from sltr.samples.check import check_squares
-from sltr.samples.front import Centring, least_squares
 from sltr.samples.samples import Design, as_design
 
 if TYPE_CHECKING:

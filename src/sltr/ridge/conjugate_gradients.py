@@ -11,7 +11,7 @@ import numpy as np
 from sltr.arrays import Array, array_namespace, as_array, clip, eigh
 from sltr.arrays.linalg import conjugate_gradients, reachable
 from sltr.ridge import mean_eigenvalue
-from sltr.samples.front import Centring
+from sltr.samples.centring import Centring
 from sltr.samples.samples import Design
 
 Unconverged = Callable[[float, int], None]

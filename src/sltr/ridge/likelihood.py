@@ -27,7 +27,7 @@ from typing import Any
 
 from sltr.arrays import Array, array_namespace, device, positive_solver
 from sltr.core.families import Family
-from sltr.samples.front import Centring, basis_of, least_squares
+from sltr.samples.centring import Centring, basis_of, least_squares
 
 # Newton's steps of a pilot at most, and the relative gradient that ends them.
 MAX_STEPS, TOLERANCE = 100, 1e-6

@@ -25,7 +25,7 @@ from sltr.ridge import (
     penalised_solves,
     squared_errors,
 )
-from sltr.samples.front import Centring, least_squares
+from sltr.samples.centring import Centring, least_squares
 from sltr.samples.samples import Design
 
 

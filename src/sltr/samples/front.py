@@ -1,7 +1,7 @@
-"""What is done to samples before a fit and undone after it.
+"""The map in front of a fit, and back: mask, units of entries, smooth modes.
 
-One linear map in front of everything else (mask, units of entries, smooth modes),
-centring, and units near one.
+It is one linear map, which samples go through before everything else, and coefficients
+afterwards.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import floor, log2, prod
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +18,12 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
-    device,
-    largest_entry,
     to_numpy,
-    unless_rounding,
 )
 from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import mode_product
 from sltr.parameters import check_choice
+from sltr.samples.centring import Centring
 from sltr.samples.samples import Samples, is_lazy
 
 if TYPE_CHECKING:
@@ -363,244 +361,3 @@ def _or_one(x: Array) -> Array:
 
 
 SCALES = {"slices": _slice_scale, "entries": _entry_scale}
-
-
-# Up to this size, and down to its inverse, even the squares of squares are harmless in
-# every precision, so that a scaled copy is not worth its memory.
-ORDINARY = 2.0**8
-# Of a covariate beside its square: so many roundings are no variance.
-LEAST_VARIANCE = 1e3
-
-
-@dataclass(frozen=True, eq=False)
-class Centring:
-    """The map C that weighs samples and removes what a basis explains: A = Cᵀ·X.
-
-    `weight` has shape (…, n), zero for samples that are left out. The basis is a column
-    of ones, for an intercept, and covariates (n, q), if there are any: removed is the
-    weighted regression on them, for an intercept alone the weighted mean. Vectors are
-    columns of arrays of shape (…, n, k).
-    """
-
-    weight: Array
-    fit_intercept: bool
-    covariates: Array | None = None
-
-    @staticmethod
-    def of_subsets(
-        subsets: Array,
-        weight: Array,
-        fit_intercept: bool,
-        covariates: Array | None = None,
-    ) -> Centring:
-        """Return the centring of each subset (S, n) of samples with these weights."""
-        xp = array_namespace(weight)
-        return Centring(xp.where(subsets, weight, 0.0), fit_intercept, covariates)
-
-    @cached_property
-    def root(self) -> Array:
-        """The root weights, (…, n, 1)."""
-        return array_namespace(self.weight).sqrt(self.weight)[..., None]
-
-    @cached_property
-    def basis(self) -> Array:
-        """What is removed, (n, b): ones first, then covariates; b may be 0."""
-        return basis_of(self.weight, self.fit_intercept, self.covariates)
-
-    @cached_property
-    def moments(self) -> Array:
-        """The weighted products of the basis, (…, b, b): the total weight first."""
-        xp = array_namespace(self.weight)
-        if self.basis.shape[1] == 1 and self.fit_intercept:
-            return xp.sum(self.weight, axis=-1, keepdims=True)[..., None]
-        back = xp.matrix_transpose(self.basis)
-        return (self.weight[..., None, :] * back) @ self.basis
-
-    @cached_property
-    def share(self) -> Array:
-        """The regression on the basis, (…, b, n): its coefficients are share·X."""
-        xp = array_namespace(self.weight)
-        weighted = self.weight[..., None, :] * xp.matrix_transpose(self.basis)
-        return self._solved(weighted)
-
-    def _solved(self, sums: Array) -> Array:
-        """Return the regression whose products with the basis are these, (…, b, k).
-
-        The intercept first: a category that a subset lacks has no slope then, and what
-        it has in common with all samples belongs to the intercept.
-        """
-        moments = self.moments
-        if not self.fit_intercept or moments.shape[-1] == 1:
-            return least_squares(moments, sums)
-        xp = array_namespace(moments)
-        total, middle = moments[..., :1, :1], moments[..., :1, 1:]
-        middle = middle / total  # (…, 1, q), the mean of the covariates
-        across = xp.matrix_transpose(middle)
-        given = moments[..., 1:, 1:]
-        inner = given - total * (across * middle)
-        eye = xp.eye(inner.shape[-1], dtype=inner.dtype, device=device(inner))
-        own, size = (xp.sum(eye * a, axis=-1) for a in (inner, given))
-        some = own > LEAST_VARIANCE * xp.finfo(inner.dtype).eps * size
-        inner = xp.where(some[..., :, None] & some[..., None, :], inner, 0.0)
-        level = sums[..., :1, :]
-        slopes = least_squares(inner, sums[..., 1:, :] - across * level)
-        slopes = xp.where(some[..., :, None], slopes, 0.0)
-        return xp.concat([level / total - middle @ slopes, slopes], axis=-2)
-
-    @cached_property
-    def leverage(self) -> Array:
-        """What each sample's own value adds to what the basis fits to it, (…, n)."""
-        xp = array_namespace(self.weight)
-        return xp.sum(self.share * xp.matrix_transpose(self.basis), axis=-2)
-
-    def regression(self, t: Array) -> Array:
-        """Return the coefficients (…, b, k) of columns (…, n, k) on the basis."""
-        xp = array_namespace(t)
-        # A sum is divided at the end: the mean of a constant is then exact.
-        weighted = self.weight[..., None] * t
-        if self.basis.shape[1] == 1 and self.fit_intercept:
-            sums = xp.sum(weighted, axis=-2, keepdims=True)
-        else:
-            sums = xp.matrix_transpose(self.basis) @ weighted
-        return self._solved(sums)
-
-    def spread(self, v: Array) -> Array:
-        """Return C·v: sample coefficients of the combination Aᵀv."""
-        xp = array_namespace(v)
-        scaled = self.root * v
-        if self.basis.shape[1] == 0:
-            return scaled
-        if self.basis.shape[1] == 1 and self.fit_intercept:
-            sums = xp.sum(scaled, axis=-2, keepdims=True)
-        else:
-            sums = xp.matrix_transpose(self.basis) @ scaled
-        fitted = self.basis @ self._solved(sums)
-        return scaled - self.weight[..., None] * fitted
-
-    def gather(self, t: Array) -> Array:
-        """Return Cᵀ·t: less what the basis explains, scaled by root weights."""
-        if self.basis.shape[1]:
-            rest = t - self.basis @ self.regression(t)
-            if self.basis.shape[1] > 1:  # twice: columns that are alike lose digits
-                rest = rest - self.basis @ self.regression(rest)
-            t = unless_rounding(rest, t, self.weight[..., None], axis=-2)
-        return self.root * t
-
-    def both(self, matrix: Array) -> Array:
-        """Return Cᵀ·matrix·C for a symmetric (n, n) matrix."""
-        xp = array_namespace(matrix)
-        return self.gather(xp.matrix_transpose(self.gather(matrix)))
-
-    def residual(self, rows: Array) -> Array:
-        """Return rows (…, n) less what the basis explains of them."""
-        if self.basis.shape[1] == 0:
-            return rows
-        rest = rows - self._explained(rows)
-        if self.basis.shape[1] > 1:
-            rest = rest - self._explained(rest)
-        return unless_rounding(rest, rows, self.weight, axis=-1)
-
-    def _explained(self, rows: Array) -> Array:
-        xp = array_namespace(rows)
-        coef = xp.linalg.vecdot(rows[..., None, :], self.share, axis=-1)
-        return coef @ xp.matrix_transpose(self.basis)
-
-
-def basis_of(
-    weight: Array, fit_intercept: bool, covariates: Array | None = None
-) -> Array:
-    """Return the basis (n, b) of a centring, like weights (…, n)."""
-    xp = array_namespace(weight)
-    ones = xp.ones_like(weight[(*[0] * (weight.ndim - 1), ...)])[:, None]
-    parts = [ones] if fit_intercept else [ones[:, :0]]
-    if covariates is not None:
-        parts.append(xp.astype(covariates, weight.dtype, copy=False))
-    return xp.concat(parts, axis=1) if len(parts) > 1 else parts[0]
-
-
-def least_squares(moments: Array, sums: Array) -> Array:
-    """Return moments⁺·sums for small matrices (…, b, b) and (…, b, k).
-
-    The pseudo-inverse: a category that a subset lacks has no column there.
-    """
-    xp = array_namespace(moments)
-    if moments.shape[-1] == 0:
-        return sums
-    if moments.shape[-1] == 1:
-        return sums / xp.where(moments != 0, moments, 1.0)
-    rtol = LEAST_VARIANCE * xp.finfo(moments.dtype).eps
-    inverse = xp.linalg.pinv(moments, rtol=rtol)
-    return inverse @ sums
-
-
-@dataclass(frozen=True, eq=False)
-class Centred:
-    """Weighted, centred least-squares data in units near one, and the way back.
-
-    ‖y − A·w‖² is the weighted loss in these units, powers of two. The means are those
-    of the samples and responses as they were given.
-    """
-
-    A: Array  # (n, P)
-    y: Array  # (n,), or (K, n) for several responses
-    X_mean: Array  # (P,)
-    y_mean: Array  # () or (K,)
-    X_unit: float
-    y_unit: float
-
-    @property
-    def coef_unit(self) -> float:
-        """What one entry of a coefficient stands for in the units of X and y."""
-        return self.y_unit / self.X_unit
-
-    def intercept(self, coef: Array) -> Array:
-        """Return the intercepts of coefficients (…, P) in the original units."""
-        xp = array_namespace(coef)
-        return self.y_mean - xp.sum(coef * self.X_mean, axis=-1)
-
-
-def centre(
-    samples: Samples, fit_intercept: bool, targets: Array | None = None
-) -> Centred:
-    """Return weighted, centred data in units near one; makes one copy of X.
-
-    `targets` (K, n) stand in for the responses of the samples.
-    """
-    xp = array_namespace(samples.X)
-    flat, y = samples.flat, samples.y if targets is None else targets
-    weight, centring = samples.weight, Centring(samples.weight, True)
-    X_mean = (centring.share @ flat)[0, :]
-    y_mean = xp.sum(weight * y, axis=-1) / xp.sum(weight)
-    if not fit_intercept:
-        X_mean, y_mean = 0.0 * X_mean, 0.0 * y_mean
-    # The rounding that a constant leaves would be taken for a signal.
-    if fit_intercept and bool(xp.all(flat[:1, :] == flat)):
-        A = xp.zeros_like(flat)
-    else:
-        A = centring.root * (flat - X_mean)
-    A, X_unit = divide_by_unit(A)
-    # Responses may be more precise than samples, until their mean is removed.
-    rest = xp.astype(y - y_mean[..., None], flat.dtype, copy=False)
-    y, y_unit = divide_by_unit(centring.root[:, 0] * rest)
-    return Centred(A, y, X_mean, y_mean, X_unit, y_unit)
-
-
-def divide_by_unit(x: Array) -> tuple[Array, float]:
-    """Return an array divided by its size, a power of two, and that size.
-
-    An array of ordinary size stays as it is. The division is exact.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> divided, unit = divide_by_unit(np.array([2.0**60, -(2.0**59)]))
-    >>> divided.tolist(), unit == 2.0**60
-    ([1.0, -0.5], True)
-    >>> divide_by_unit(np.array([3.0, -1.0]))
-    (array([ 3., -1.]), 1.0)
-    """
-    size = largest_entry(x)
-    if size == 0.0 or 1.0 / ORDINARY <= size <= ORDINARY:
-        return x, 1.0
-    unit = 2.0 ** floor(log2(size))
-    return x / unit, unit

@@ -14,7 +14,8 @@ from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.arrays.resources import memory_bytes
 from sltr.core.estimate import Settings
 from sltr.ridge import RidgeSystem, choose_epsilon, ridge_system
-from sltr.samples.front import Centring, Front
+from sltr.samples.centring import Centring
+from sltr.samples.front import Front
 from sltr.samples.samples import Samples, is_lazy, take_rows
 from sltr.tuning.policy import DEFAULT, Policy
 
