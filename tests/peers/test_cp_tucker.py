@@ -5,8 +5,6 @@ import pytest
 from joblib import parallel_config
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from sltr.core.tensor import cp_to_tensor
 from sltr.peers.cp import CPClassifier, CPRegressor, CPRegressorCV
@@ -287,23 +285,6 @@ def test_sparse_factors_have_zeros():
     assert sparse.score(X, y) > 0.98
 
 
-def test_float32_stays_float32():
-    X, y, _, coef = _planted(100)
-    for model in (CPRegressor(2), TuckerRegressor(2), ORTRRRegressor()):
-        model.fit(X.astype(np.float32), y.astype(np.float32))
-        assert model.coef_.dtype == np.float32
-        assert model.predict(X.astype(np.float32)).dtype == np.float32
-        assert _cosine(model.coef_, coef) > 0.98
-
-
-def test_flat_rows_fold_in_a_pipeline():
-    X, y, _, coef = _planted(100)
-    model = make_pipeline(StandardScaler(), CPRegressor(2, feature_shape=SHAPE))
-    model.fit(X.reshape(100, -1), y)
-    assert model[-1].coef_.shape == SHAPE
-    assert _cosine(model[-1].coef_, coef) > 0.9
-
-
 def test_covariates_follow_new_samples_to_their_library():
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
@@ -316,17 +297,6 @@ def test_covariates_follow_new_samples_to_their_library():
         found = model.predict(samples, given)
         assert type(found) is type(samples)
         np.testing.assert_allclose(np.asarray(found), expected, atol=1e-3)
-
-
-def test_torch_gives_the_same_answer():
-    torch = pytest.importorskip("torch")
-    X, y, _, _ = _planted(100)
-    tuned = CPRegressorCV((1, 2), alphas_ridge=(1e-3, 1e-2), cv=2)
-    for model in (CPRegressor(2), TuckerRegressor(2), tuned):
-        expected = model.fit(X, y).coef_
-        found = model.fit(torch.asarray(X), torch.asarray(y)).coef_
-        assert isinstance(found, torch.Tensor)
-        np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(

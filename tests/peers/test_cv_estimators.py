@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, LeaveOneOut
@@ -95,6 +96,17 @@ def test_groups_reach_the_splitter(model, data):
         np.testing.assert_allclose(model.cv_results_[f"split{g}_test_score"], scores[g])
     with pytest.raises(ValueError, match="groups"):
         model.set_params(cv=GroupKFold(2)).fit(X, y)
+
+
+@pytest.mark.parametrize("model", MODELS + LINEAR, ids=names)
+def test_folds_do_not_depend_on_the_number_of_jobs(model, data):
+    one, two = clone(model).set_params(cv=3), clone(model).set_params(cv=3, n_jobs=2)
+    one.fit(*data)
+    with parallel_config("threading"):
+        two.fit(*data)
+    scores = (fitted.cv_results_["mean_test_score"] for fitted in (one, two))
+    np.testing.assert_array_equal(*scores)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
 @pytest.mark.parametrize("model", MODELS + LINEAR, ids=names)

@@ -46,15 +46,6 @@ def test_answers_are_those_of_scikit_learn(ours, theirs, weighted, data):
         assert ours.best_score_ == pytest.approx(-theirs.mse_path_.mean(1).min())
 
 
-def test_weights_equal_repetition(data):
-    X, y = data
-    weight = np.arange(60) % 3
-    for model in (TensorLasso(0.1, tol=1e-9), TensorElasticNet(0.1, tol=1e-9)):
-        weighted = model.fit(X, y, weight).coef_
-        repeated = model.fit(X.repeat(weight, 0), y.repeat(weight)).coef_
-        np.testing.assert_allclose(weighted, repeated, atol=1e-6)
-
-
 def test_explicit_candidates_are_tried(data):
     model = TensorLassoCV([0.3, 0.1, 0.01], cv=3).fit(*data)
     assert model.alpha_ in (0.3, 0.1, 0.01)
@@ -79,15 +70,6 @@ def test_one_candidate_or_one_fold_is_enough(Model, params, n_alphas, n_folds, d
     assert len(table["params"]) == n_alphas
     assert sum(name.startswith("split") for name in table) == n_folds
     assert model.best_score_ == pytest.approx(table["mean_test_score"].max())
-
-
-def test_flat_rows_fold_and_single_precision_stays(data):
-    X, y = data
-    flat = X.reshape(60, -1).astype(np.float32)
-    for Model in (TensorLasso, TensorElasticNet):
-        model = Model(0.1, feature_shape=(4, 3, 2)).fit(flat, y)
-        assert model.coef_.shape == (4, 3, 2)
-        assert model.coef_.dtype == np.float32
 
 
 @pytest.mark.parametrize(

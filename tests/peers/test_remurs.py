@@ -2,19 +2,15 @@
 
 import numpy as np
 import pytest
-from joblib import parallel_config
 from problems import corner, draw
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score, make_scorer, roc_auc_score
 from sklearn.model_selection import (
-    GroupKFold,
     KFold,
     StratifiedKFold,
     cross_val_score,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from sltr.peers.lasso import TensorLasso
 from sltr.peers.remurs import (
@@ -56,17 +52,6 @@ def test_shifting_the_data_moves_only_the_intercept(Model, data):
     far = Model(2.0, 5.0, tol=1e-8).fit(X + 7.0, y - 3.0)
     np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-4)
     np.testing.assert_allclose(far.predict(X + 7.0), near.predict(X) - 3.0, atol=1e-3)
-    assert Model(fit_intercept=False).fit(X, y).intercept_ == 0.0
-
-
-@pytest.mark.parametrize("Model", SINGLE)
-def test_weights_equal_repetition(Model, data):
-    X, y = data
-    weight = np.arange(len(y)) % 3
-    weighted = Model(2.0, 5.0, tol=1e-8).fit(X, y, weight)
-    repeated = Model(2.0, 5.0, tol=1e-8).fit(X.repeat(weight, 0), y.repeat(weight))
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-4)
-    assert weighted.intercept_ == pytest.approx(repeated.intercept_, abs=1e-3)
 
 
 @pytest.mark.parametrize("Model", SINGLE)
@@ -75,22 +60,6 @@ def test_without_the_low_rank_part_it_is_the_lasso(Model, data):
     model = Model(alpha_sparse=5.0, alpha_low=0.0, tol=1e-8).fit(X, y)
     lasso = TensorLasso(alpha=5.0 / len(y), tol=1e-10).fit(X, y)
     np.testing.assert_allclose(model.coef_, lasso.coef_, atol=1e-3)
-
-
-@pytest.mark.parametrize("Model", SINGLE)
-def test_flat_rows_fold_in_a_pipeline(Model, data):
-    X, y = data
-    model = make_pipeline(StandardScaler(), Model(feature_shape=SHAPE))
-    assert cross_val_score(model, X.reshape(50, -1), y, cv=3).mean() > 0.5
-    assert model.fit(X.reshape(50, -1), y)[-1].coef_.shape == SHAPE
-
-
-@pytest.mark.parametrize("Model", SINGLE)
-def test_single_precision_stays(Model, data):
-    X, y = data
-    model = Model().fit(X.astype(np.float32), y)
-    assert model.coef_.dtype == np.float32
-    assert model.predict(X.astype(np.float32)).dtype == np.float32
 
 
 @pytest.mark.parametrize("Model", SINGLE)
@@ -177,23 +146,6 @@ def test_default_grid_scales_with_the_data_and_finds_the_signal(Model, data):
     assert model.best_score_ > 0.85
     assert scaled.alpha_low_ == pytest.approx(1000.0 * model.alpha_low_)
     assert scaled.alpha_sparse_ == pytest.approx(1000.0 * model.alpha_sparse_)
-
-
-def test_jobs_do_not_change_the_answer(data):
-    X, y = data
-    alone = RemursRegressorCV(n_alphas=2, cv=2).fit(X, y)
-    with parallel_config(backend="threading"):
-        together = RemursRegressorCV(n_alphas=2, cv=2, n_jobs=2).fit(X, y)
-    np.testing.assert_array_equal(alone.coef_, together.coef_)
-
-
-def test_groups_reach_the_splitter(data):
-    X, y = data
-    groups = np.arange(50) % 4
-    model = RemursRegressorCV([1.0], [1.0], cv=GroupKFold(2)).fit(X, y, groups=groups)
-    folds = list(GroupKFold(2).split(X, y, groups))
-    expected = cross_val_score(RemursRegressor(1.0, 1.0), X, y, cv=folds)
-    assert model.best_score_ == pytest.approx(expected.mean())
 
 
 def test_folds_and_weights_speak_of_the_same_samples(data):
@@ -340,16 +292,3 @@ def test_one_class_is_refused(data):
     X, _ = data
     with pytest.raises(ValueError, match="one class only"):
         RemursClassifier().fit(X, np.ones(50, dtype=int))
-
-
-@pytest.mark.parametrize("Model", [*SINGLE, *CV])
-def test_torch_samples_give_torch_coefficients(Model, data):
-    torch = pytest.importorskip("torch")
-    X, y = data
-    params = {"n_alphas": 2, "cv": 2} if Model in CV else {}
-    expected = Model(**params).fit(X, y)
-    found = Model(**params).fit(torch.from_numpy(X), torch.from_numpy(y))
-    assert isinstance(found.coef_, torch.Tensor)
-    np.testing.assert_allclose(found.coef_.numpy(), expected.coef_, atol=1e-8)
-    predicted = found.predict(torch.from_numpy(X)).numpy()
-    np.testing.assert_allclose(predicted, expected.predict(X), atol=1e-8)

@@ -35,50 +35,6 @@ def test_scales_of_X_and_y_do_not_matter(rng, model):
     np.testing.assert_allclose(model.fit(X * 1e3, y * 1e-2).coef_, coef * 1e-5)
 
 
-def test_weight_is_repetition(rng):
-    X, y, _ = planted(rng, n=40)
-    weight = rng.integers(0, 4, size=40)
-    weighted = SURFRegressor(2).fit(X, y, sample_weight=weight)
-    repeated = SURFRegressor(2).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-10)
-    assert weighted.intercept_ == pytest.approx(repeated.intercept_)
-
-
-def test_no_intercept_is_a_fit_through_the_origin(rng):
-    X, y, _ = planted(rng)
-    model = SURFRegressor(fit_intercept=False).fit(X, y)
-    assert model.intercept_ == 0.0
-    assert model.predict(np.zeros((1, 6, 5, 4))) == pytest.approx(0.0)
-
-
-@pytest.mark.parametrize("model", [SURFRegressor(2), SURFRegressorCV(2, **SMALL_CV)])
-def test_feature_shape_folds_flat_rows(rng, model):
-    X, y, _ = planted(rng)
-    coef = model.fit(X, y).coef_
-    model.set_params(feature_shape=(6, 5, 4)).fit(X.reshape(120, -1), y)
-    np.testing.assert_array_equal(model.coef_, coef)
-    assert model.predict(X.reshape(120, -1)).shape == (120,)
-
-
-def test_single_precision_stays_and_agrees(rng):
-    X, y, _ = planted(rng)
-    double = SURFRegressor(2).fit(X, y)
-    single = SURFRegressor(2).fit(X.astype(np.float32), y.astype(np.float32))
-    assert single.coef_.dtype == single.predict(X.astype(np.float32)).dtype
-    assert single.coef_.dtype == np.float32
-    np.testing.assert_allclose(single.coef_, double.coef_, atol=1e-3)
-
-
-def test_torch_stays_torch(rng):
-    torch = pytest.importorskip("torch")
-    X, y, _ = planted(rng)
-    for model in (SURFRegressor(2), SURFRegressorCV(2, **SMALL_CV)):
-        coef = model.fit(X, y).coef_
-        model.fit(torch.asarray(X), torch.asarray(y))
-        assert isinstance(model.coef_, torch.Tensor)
-        np.testing.assert_allclose(model.coef_.numpy(), coef, atol=1e-10)
-
-
 def test_winner_refitted_is_the_plain_estimator(rng):
     X, y, _ = planted(rng)
     cv = SURFRegressorCV(3, **SMALL_CV).fit(X, y)
@@ -174,8 +130,3 @@ def test_bad_grids_are_named(rng, params, match):
     X, y, _ = planted(rng, n=10)
     with pytest.raises(ValueError, match=match):
         SURFRegressorCV(**{**SMALL_CV, "n_components": 1, **params}).fit(X, y)
-
-
-def test_one_sample_is_too_few(rng):
-    with pytest.raises(ValueError, match="minimum of 2 is required"):
-        SURFRegressor().fit(rng.standard_normal((1, 3, 2)), [1.0])
