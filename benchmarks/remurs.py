@@ -16,7 +16,7 @@ import time
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from sltr.peers.convex import mode_norms, penalised_path, rotate, zeroing_weight
+from sltr.peers.penalised import mode_norms, penalised_path, rotate, zeroing_weight
 
 LOOK_EVERY = 10
 CLOSE = 1e-4

@@ -31,7 +31,8 @@ from sltr.datasets import make_tensor_regression
 from sltr.estimators.path import sltr_path
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRRegressorCV
-from sltr.peers.convex import Weights, convex_fits, mode_norms, weight_grids
+from sltr.peers.convex import Weights, convex_fits, weight_grids
+from sltr.peers.penalised import mode_norms
 from sltr.samples.samples import Samples
 from sltr.tuning.candidates import PAPER_EPSILONS, PAPER_LAMBDAS
 

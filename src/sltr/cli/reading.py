@@ -50,11 +50,9 @@ def read_samples(
 
 def are_images(files: Sequence[Path]) -> bool:
     """Say whether these are NIfTI images, or folders of them."""
-    from sltr.datasets.nifti import images_in
+    from sltr.datasets.nifti import images_in, is_image
 
-    return all(
-        file.name.endswith((".nii", ".nii.gz")) or images_in(file) for file in files
-    )
+    return all(is_image(file) or images_in(file) for file in files)
 
 
 def kind_of(y: Any, task: str) -> str:

@@ -259,6 +259,11 @@ def _as_list(images: Any, mask: Any, nibabel: Any) -> list[Any]:
     return several
 
 
+def is_image(file: Path) -> bool:
+    """Say whether a file is called like a NIfTI image."""
+    return file.name.endswith((".nii", ".nii.gz"))
+
+
 def images_in(folder: Path, mask: Any = None) -> list[Path]:
     """Return the NIfTI images of a folder, by name; neither masks nor derivatives."""
     if not folder.is_dir() or folder.suffix == ".zarr":
@@ -268,7 +273,7 @@ def images_in(folder: Path, mask: Any = None) -> list[Path]:
     return sorted(
         file
         for file in folder.rglob("*")
-        if file.name.endswith((".nii", ".nii.gz"))
+        if is_image(file)
         and not file.name.startswith(".")
         and not re.search(r"(^|_)mask\.nii", file.name)
         and not {"derivatives", "sourcedata"} & set(file.relative_to(folder).parts)

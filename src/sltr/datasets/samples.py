@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.datasets.files import Beside, load_data, names_of, read_beside
-from sltr.datasets.nifti import images_in, load_nifti
-from sltr.datasets.reading import AnyPath, existing_file, few
+from sltr.datasets.nifti import images_in, is_image, load_nifti
+from sltr.datasets.reading import AnyPath, existing_file, few, require_names
 from sltr.datasets.video import load_video_folder
 from sltr.samples.check import check_plain
 
@@ -74,7 +74,7 @@ def load_samples(
     ((5, 4, 3), True)
     """
     files = _existing_files(paths, mask)
-    y = _participants(paths) if y is None and _are_images(files) else y
+    y = _participants(paths) if y is None and all(map(is_image, files)) else y
     several: list[str] = []
     if target is not None and not isinstance(target, str):
         several, target = list(target), None
@@ -88,7 +88,8 @@ def load_samples(
     _require_responses(responses, files[0], y, target)
     source = files[0] if y is None else existing_file(y)
     columns = _arrays(data, target) | beside.columns
-    _require_columns(named, columns, beside, source)
+    absent = [name for name in named if name not in columns]
+    require_names(absent, beside.columns or columns, source)
     together = beside.groups if data.get("groups") is None else data.groups
     together = together if groups is None else columns[groups]
     if several:
@@ -124,10 +125,6 @@ def _existing_files(paths: Sequence[AnyPath], mask: Any) -> list[Path]:
     return [file for path in given for file in images_in(path, mask) or [path]]
 
 
-def _are_images(files: Sequence[Path]) -> bool:
-    return all(file.name.endswith((".nii", ".nii.gz")) for file in files)
-
-
 def _participants(paths: Sequence[AnyPath]) -> Path | None:
     """Return the table of a BIDS folder."""
     table = Path(paths[0]) / "participants.tsv"
@@ -142,7 +139,7 @@ def _read(
     named: Sequence[str],
 ) -> Bunch:
     """Read samples, and the responses that are in the same file."""
-    images = _are_images(files)
+    images = all(map(is_image, files))
     if mask is not None and not images:
         msg = (
             f"mask={_mask_name(mask)} was given with {files[0]}; expected NIfTI images "
@@ -207,19 +204,6 @@ def _arrays(data: Bunch, target: str | None) -> dict[str, np.ndarray]:
         for name, item in data.items()
         if name not in (*unnamed, *_NO_COLUMNS) and item is not None
     }
-
-
-def _require_columns(
-    names: Sequence[str], columns: dict[str, np.ndarray], beside: Beside, source: Path
-) -> None:
-    """Say which columns there are not, and which the file has that was named."""
-    absent = [name for name in names if name not in columns]
-    if absent:
-        there = sorted(beside.columns or columns)
-        msg = (
-            f"{source} has no {few(absent)}; it holds {few(there)}. Name one of these."
-        )
-        raise ValueError(msg)
 
 
 def _beside(

@@ -237,9 +237,7 @@ def correlation_reach(X: Array) -> tuple[tuple[int, ...], tuple[int, ...]]:
     ((1, 0), (2, 0))
     """
     xp = array_namespace(X)
-    centred = X - xp.mean(X, axis=0)
-    size = xp.sqrt(xp.sum(centred**2, axis=0))
-    unit = xp.where(size > 0, centred / xp.where(size > 0, size, 1.0), 0.0)
+    unit = _unit_columns(X - xp.mean(X, axis=0))
     reach, apart = [], []
     for axis in range(1, X.ndim):
         length = X.shape[axis]
@@ -270,11 +268,11 @@ def local_means(X: Array, reach: tuple[int, ...]) -> Array:
     return _unit_columns(flat - xp.mean(flat, axis=0))
 
 
-def _unit_columns(columns: Array) -> Array:
-    """Return columns of unit length; zeros stay."""
+def _unit_columns(columns: Array, shortest: float = 0.0) -> Array:
+    """Return columns (n, …) of unit length; no longer than the shortest, zeros."""
     xp = array_namespace(columns)
     size = xp.sqrt(xp.sum(columns**2, axis=0))
-    some = size > 0
+    some = size > shortest
     return xp.where(some, columns / xp.where(some, size, 1.0), 0.0)
 
 
@@ -317,11 +315,7 @@ def _regions(
 
 def _partial(means: Array, basis: Array | None) -> Array:
     """Return what regions leave of local means, of unit length; zero if nothing."""
-    xp = array_namespace(means)
-    rest = _without(means, basis)
-    size = xp.sqrt(xp.sum(rest**2, axis=0))
-    some = size > 1e-3  # of unit length before
-    return xp.where(some, rest / xp.where(some, size, 1.0), 0.0)
+    return _unit_columns(_without(means, basis), 1e-3)  # of unit length before
 
 
 def _largest(

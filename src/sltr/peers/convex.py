@@ -1,16 +1,13 @@
-"""Sparse and low-rank least squares, which Remurs and Sturm solve.
+"""What Remurs and Sturm share as estimators: candidate weights, fits, the choice.
 
-    min_W  ½‖y − A·w‖² + (α/L) Σ_l ‖W‖_(l) + β ‖W‖₁ + (γ/2) ‖W‖²
-
-The low-rank norms ‖·‖_(l), the objective with a lower bound, one fit for all pairs of
-weights (α, β), and what the estimators share.
+The problem that both solve, and its solution, are in `penalised`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, is_classifier
@@ -20,261 +17,23 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
-    eigh,
-    singular_values,
-    to_float64,
     to_python,
 )
-from sltr.core.problem import Result
-from sltr.core.prox import soft_threshold, threshold_singular_values
-from sltr.core.tensor import fold, unfold
 from sltr.estimators.base import predict_linear, unchanged_on_failure
 from sltr.estimators.labels import label_shift
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
-from sltr.peers.convex_admm import AdmmResult, penalised_admm, positive
+from sltr.peers.penalised import (
+    TensorNorm,
+    mode_norms,
+    penalised_path,
+    rotate,
+    zeroing_weight,
+)
 from sltr.peers.search import LinearTrials, linear_attributes, search
 from sltr.peers.units import centre
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
 from sltr.tuning.folds import Split, weighted_splits
-
-
-class TensorNorm(Protocol):
-    """A norm of each tensor of a batch (G, p1, …, pM)."""
-
-    def value(self, x: Array) -> Array:
-        """Return the norm of each tensor, shape (G,)."""
-
-    def prox(self, v: Array, step: Array) -> Array:
-        """Return argmin_x value(x) + ‖x − v‖² / (2 step), one step per tensor."""
-
-    def dual(self, z: Array) -> Array:
-        """Return max ⟨x, z⟩ over value(x) ≤ 1 for each tensor, shape (G,)."""
-
-
-@dataclass(frozen=True)
-class ModeNuclear:
-    """The nuclear norm of one unfolding, ‖W_(mode)‖_*."""
-
-    mode: int
-
-    def value(self, x: Array) -> Array:
-        """Return the sum of the unfolding's singular values."""
-        xp = array_namespace(x)
-        return xp.sum(singular_values(unfold(x, self.mode)), axis=-1)
-
-    def prox(self, v: Array, step: Array) -> Array:
-        """Soft-threshold the unfolding's singular values at `step`."""
-        matrix = threshold_singular_values(unfold(v, self.mode), step)
-        return fold(matrix, self.mode, tuple(v.shape[1:]))
-
-    def dual(self, z: Array) -> Array:
-        """Return the unfolding's largest singular value."""
-        xp = array_namespace(z)
-        return xp.max(singular_values(unfold(z, self.mode)), axis=-1)
-
-
-def mode_norms(order: int) -> tuple[ModeNuclear, ...]:
-    """Return the nuclear norms of all distinct unfoldings of a tensor.
-
-    The two unfoldings of a matrix are each other's transpose: one is enough.
-    """
-    return tuple(ModeNuclear(mode) for mode in range(1 if order == 2 else order))
-
-
-def zeroing_weight(norms: Sequence[TensorNorm], correlation: Array) -> Array:
-    """Return a weight α, (G,), of the mean of L norms at which zero is optimal.
-
-    Zero minimises ½‖y − A·w‖² + α/L Σ_l ‖W‖_(l) if the correlation Aᵀy is a sum of L
-    tensors of dual norm at most α/L. Shares of Aᵀy in inverse proportion to its dual
-    norms d_l do it for α = L / Σ_l (1/d_l); for L = 1 no smaller α does.
-    """
-    xp = array_namespace(correlation)
-    sizes = xp.stack([norm.dual(correlation) for norm in norms])
-    least = xp.min(sizes, axis=0)
-    # Without any correlation no weight is needed.
-    divisors = xp.where(least > 0.0, sizes, 1.0)
-    weight = len(norms) / xp.sum(1.0 / divisors, axis=0)
-    return xp.where(least > 0.0, weight, least)
-
-
-@dataclass(frozen=True, eq=False)
-class LeastSquares:
-    """½‖y − A·w‖² of G problems, turned so that A·Aᵀ is diagonal; r = min(n, P)."""
-
-    design: Array  # (r, P), B with Bᵀ·B = Aᵀ·A and B·Bᵀ = diag(spectrum)
-    spectrum: Array  # (r,)
-    target: Array  # (G, r), rows t with ‖y − A·w‖² = ‖t − B·w‖² + rest
-    correlation: Array  # (G, P), Bᵀ·t = Aᵀ·y
-    rest: Array  # (G,)
-
-    @property
-    def null(self) -> Array:
-        """The objective ½‖y‖² of the coefficient zero, shape (G,)."""
-        xp = array_namespace(self.target)
-        return 0.5 * (xp.sum(self.target**2, axis=1) + self.rest)
-
-    @property
-    def scale(self) -> Array:
-        """The mean of the eigenvalues that are not zero, or one if all are.
-
-        Repeating samples, as weights do, adds zeros only.
-        """
-        xp = array_namespace(self.spectrum)
-        floor = xp.max(self.spectrum) * xp.finfo(self.spectrum.dtype).eps ** 0.5
-        n_above = xp.sum(xp.astype(self.spectrum > floor, self.spectrum.dtype))
-        mean = xp.sum(self.spectrum) / xp.clip(n_above, 1.0, None)
-        return xp.where(mean > 0.0, mean, xp.ones_like(mean))
-
-    def take(self, rows: Array) -> LeastSquares:
-        """Return the problems of some rows; a row may be taken many times."""
-        xp = array_namespace(self.target)
-        names = ("target", "correlation", "rest")
-        return replace(
-            self, **{name: xp.take(getattr(self, name), rows, axis=0) for name in names}
-        )
-
-
-def rotate(A: Array, y: Array) -> LeastSquares:
-    """Factorise A (n, P) once, through the Gram matrix of its short side.
-
-    `y` has shape (n,), or (G, n) for several responses.
-    """
-    xp = array_namespace(A)
-    y = y[None, :] if y.ndim == 1 else y
-    n_samples, n_features = A.shape
-    if n_samples <= n_features:
-        values, vectors = eigh(to_float64(A @ xp.matrix_transpose(A)))
-        vectors = xp.astype(vectors, A.dtype, copy=False)
-        design, target = xp.matrix_transpose(vectors) @ A, y @ vectors
-        rest = xp.zeros_like(target[:, 0])
-    else:
-        values, vectors = eigh(to_float64(xp.matrix_transpose(A) @ A))
-        vectors = xp.astype(vectors, A.dtype, copy=False)
-        floor = xp.max(values) * xp.finfo(A.dtype).eps * n_features
-        kept = values > floor
-        root = xp.sqrt(xp.where(kept, values, xp.ones_like(values)))
-        root = xp.astype(root, A.dtype, copy=False)
-        zero = xp.zeros_like(root)
-        design = xp.where(kept, root, zero)[:, None] * xp.matrix_transpose(vectors)
-        target = xp.where(kept, 1.0 / root, zero) * ((y @ A) @ vectors)
-        rest = xp.sum(y**2, axis=1) - xp.sum(target**2, axis=1)
-        rest = xp.clip(rest, 0.0, None)
-    values = xp.clip(xp.astype(values, A.dtype, copy=False), 0.0, None)
-    return LeastSquares(design, values, target, target @ design, rest)
-
-
-@dataclass(frozen=True, eq=False)
-class Penalised:
-    """A batch of G problems over one design, with weights α, β, γ of shape (G,)."""
-
-    loss: LeastSquares
-    norms: Sequence[TensorNorm]
-    shape: tuple[int, ...]  # of the coefficient
-    low: Array
-    sparse: Array
-    ridge: Array
-
-    def take(self, rows: Array) -> Penalised:
-        """Return the problems of some rows."""
-        xp = array_namespace(self.low)
-        weights = (self.low, self.sparse, self.ridge)
-        taken = (xp.take(weight, rows, axis=0) for weight in weights)
-        return Penalised(self.loss.take(rows), self.norms, self.shape, *taken)
-
-    @property
-    def share(self) -> Array:
-        """The weight α/L of each norm."""
-        return self.low / len(self.norms)
-
-    def fold(self, flat: Array) -> Array:
-        """Return rows of P entries as tensors."""
-        return array_namespace(flat).reshape(flat, (-1, *self.shape))
-
-    def value(self, coef: Array) -> Array:
-        """Return the objective, shape (G,), at `coef` of shape (G, P)."""
-        xp = array_namespace(coef)
-        error = self.loss.target - coef @ xp.matrix_transpose(self.loss.design)
-        low_rank = sum(norm.value(self.fold(coef)) for norm in self.norms)
-        return (
-            0.5 * (xp.sum(error**2, axis=1) + self.loss.rest)
-            + self.share * low_rank
-            + self.sparse * xp.sum(xp.abs(coef), axis=1)
-            + 0.5 * self.ridge * xp.sum(coef**2, axis=1)
-        )
-
-    def lower_bound(self, error: Array, correlation: Array, parts: Array) -> Array:
-        """Return a number the objective cannot fall below, shape (G,).
-
-        By duality it is ⟨y, r⟩ − ½‖r‖² for any `error` r, in the coordinates of the
-        loss, whose `correlation` Aᵀr is Σ Z_l + v with `parts` Z_l, (L, G, P), of
-        dual norm at most α/L and ‖v‖_∞ ≤ β; with a ridge, what exceeds β in v costs
-        its square over 2γ instead. Without one (r, Z, v) is scaled until v fits, or
-        the excess of v is spread over the Z_l before scaling; the best counts.
-        """
-        xp = array_namespace(correlation)
-        rest = correlation - xp.sum(parts, axis=0)
-        cross = xp.sum(self.loss.target * error, axis=1)
-        square = xp.sum(error**2, axis=1)
-
-        def bound(scale):
-            return scale * cross - 0.5 * scale**2 * square + 0.5 * self.loss.rest
-
-        best = positive(cross / positive(square))
-        largest = xp.maximum(xp.max(xp.abs(rest), axis=1), self.sparse)
-        scaled = bound(xp.minimum(best, positive(self.sparse) / positive(largest)))
-        excess = soft_threshold(rest, self.sparse[:, None])
-        largest = self.share
-        for index, norm in enumerate(self.norms):
-            widened = self.fold(parts[index, ...] + excess / len(self.norms))
-            largest = xp.maximum(largest, norm.dual(widened))
-        spread = bound(xp.minimum(best, positive(self.share) / positive(largest)))
-        either = xp.maximum(scaled, spread)
-        ridge = xp.where(self.ridge > 0.0, self.ridge, xp.ones_like(self.ridge))
-        paid = bound(1.0) - xp.sum(excess**2, axis=1) / (2.0 * ridge)
-        return xp.where(self.ridge > 0.0, xp.maximum(either, paid), either)
-
-
-def penalised_path(
-    loss: LeastSquares,
-    norms: Sequence[TensorNorm],
-    shape: tuple[int, ...],
-    lows: Sequence[float],
-    sparses: Sequence[float],
-    ridge: float = 0.0,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 5000,
-) -> Result:
-    """Solve for all pairs of n_low and n_sparse weights and K responses.
-
-    All sparse weights (and responses) make a batch; the low-rank weights follow one
-    another from strong to weak, each starting where the one before it ended. `x` has
-    shape (n_low, n_sparse, K, p1, …, pM), the other fields (n_low, n_sparse, K).
-    """
-    xp = array_namespace(loss.design)
-    n_sparse, n_responses = len(sparses), loss.target.shape[0]
-    repeated = as_array(list(range(n_responses)) * n_sparse, loss.rest, dtype=xp.int64)
-    batch = loss.take(repeated)
-    # In units of one, weights beyond this leave nothing; larger ones are no numbers.
-    most = float(xp.finfo(loss.rest.dtype).max) ** 0.5
-    lows, ridge = [min(float(value), most) for value in lows], min(float(ridge), most)
-    sparse = as_array(
-        [min(value, most) for value in sparses for _ in range(n_responses)], loss.rest
-    )
-    results: dict[int, AdmmResult] = {}
-    state = None
-    for i in sorted(range(len(lows)), key=lambda i: -lows[i]):
-        low, gamma = 0.0 * sparse + lows[i], 0.0 * sparse + ridge
-        problem = Penalised(batch, norms, shape, low, sparse, gamma)
-        results[i] = penalised_admm(problem, start=state, tol=tol, max_iter=max_iter)
-        state = results[i].state
-
-    def stacked(name: str) -> Array:
-        values = xp.stack([getattr(results[i], name) for i in range(len(lows))])
-        return xp.reshape(values, (len(lows), n_sparse, n_responses, *values.shape[2:]))
-
-    return Result(*map(stacked, ("x", "n_iter", "residual", "converged")))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How the hyper-parameters of a model came about: given, or chosen by which folds."""
+"""What a report states of a model: its settings, its answer, its scores, versions."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sltr.peers.convex import ModeNuclear, mode_norms, zeroing_weight
+from sltr.peers.penalised import ModeNuclear, mode_norms, zeroing_weight
 from sltr.peers.sturm import Tubal
 
 SHAPES = [(5, 4, 3), (3, 5, 4), (4, 2, 6), (3, 2, 4, 5), (4, 3), (6,)]

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from sltr.peers.convex import (
+from sltr.peers.penalised import (
     Penalised,
     mode_norms,
+    penalised_admm,
     penalised_path,
     rotate,
     zeroing_weight,
 )
-from sltr.peers.convex_admm import penalised_admm
 from sltr.peers.sturm import Tubal
 
 cp = pytest.importorskip("cvxpy")
