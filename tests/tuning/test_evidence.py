@@ -63,13 +63,12 @@ def test_responses_of_groups_change_places_as_a_whole(rng):
     X = rng.normal(size=(12, 4, 3))[groups] + 0.1 * rng.normal(size=(60, 4, 3))
     folds = GroupKFold(4).split(X, groups=groups)
     task, folds = prepared(X, rng.normal(size=12)[groups], list(folds))
-    predictions = [np.zeros((len(rows), 1)) for rows in folds.rows]
     p_values = []
     for _ in range(40):
         y = rng.normal(size=12)[groups]
         again = task.with_responses(y[:, None])
         known = replace(folds, groups=groups)
-        p_values.append(pilot_p_value(again, known, predictions, 39))
+        p_values.append(pilot_p_value(again, known, 39))
     assert np.mean(np.array(p_values) <= 0.1) < 0.3
     assert 0.3 < np.mean(p_values) < 0.7
 
@@ -82,7 +81,7 @@ def prepared(X, y, cv=4, covariates=None, weight=None):
     return task, Folds.of(task, splits(cv, y) if isinstance(cv, int) else cv)
 
 
-def by_loops(X, y, folds, predictions, n):
+def by_loops(X, y, folds, n):
     """Return the p-value by fitting scikit-learn's ridge to each permutation.
 
     Without each fold that keeps groups whole, or else without each sample.
@@ -91,8 +90,12 @@ def by_loops(X, y, folds, predictions, n):
     flat, rng = X.reshape(len(X), -1), np.random.RandomState(0)
     centred = flat - flat.mean(axis=0)
     unit = np.sum(centred**2) / min(centred.shape)
-    values = np.zeros(len(y))
-    values[np.concatenate(folds.rows)] = np.concatenate(predictions)[:, 0] ** 2
+    ridge = Ridge(alpha=PENALTIES[-1] * unit)
+    values = []
+    for i in range(len(y)):
+        rest = np.delete(np.arange(len(y)), i)
+        known = ridge.fit(flat[rest], y[rest]).predict(flat[i : i + 1])[0]
+        values.append(abs(known - y[rest].mean()))
     ranked, scores, sizes = np.argsort(values), [], []
     for b in range(n + 1):
         order = np.arange(len(y))
@@ -126,25 +129,37 @@ def test_the_p_value_of_the_pilot_is_that_of_a_loop_of_ridge_fits(
     task, folds = prepared(X, y)
     if grouped:  # in one group all orders are allowed
         folds = replace(folds, groups=np.zeros(n_samples, int))
-    predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
-    found = pilot_p_value(task, folds, predictions, 19)
-    assert found == pytest.approx(by_loops(X, y, folds, predictions, 19))
+    found = pilot_p_value(task, folds, 19)
+    assert found == pytest.approx(by_loops(X, y, folds, 19))
 
 
 def test_the_order_of_samples_does_not_change_the_p_value(rng):
     X = rng.normal(size=(30, 6, 5))
     y = X[:, 0, 0] + 2.0 * rng.normal(size=30)
     task, folds = prepared(X, y)
-    predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
     order = rng.permutation(30)
     place = np.argsort(order)
     moved = [
         (place[np.setdiff1d(np.arange(30), rows)], place[rows]) for rows in folds.rows
     ]
     again = prepared(X[order], y[order], moved)
-    assert pilot_p_value(*again, predictions, 99) == pytest.approx(
-        pilot_p_value(task, folds, predictions, 99)
-    )
+    assert pilot_p_value(*again, 99) == pytest.approx(pilot_p_value(task, folds, 99))
+
+
+def test_rounding_of_refits_draws_no_other_permutations(rng):
+    X = rng.normal(size=(40, 6, 5))
+    y = X[:, 0, 0] + 2.0 * rng.normal(size=40)
+    task, folds = prepared(X, y)
+    # The permutations decide, and their p-value is near the level.
+    near = pilot_p_value(task, folds, 39)
+    policy = replace(task.policy, found_errors=np.inf, found_permutations=39)
+    task = replace(task, policy=replace(policy, found_level=near))
+    answer = [0.5 * X[rows, 0, :1] for rows in folds.rows]
+    found = []
+    for _ in range(20):
+        rounded = [p * (1.0 + 1e-3 * rng.normal(size=p.shape)) for p in answer]
+        found.append(is_found(task, folds, rounded, answer))
+    assert all(found)
 
 
 def test_covariates_that_explain_everything_leave_nothing_to_the_pilot(rng):
@@ -152,7 +167,7 @@ def test_covariates_that_explain_everything_leave_nothing_to_the_pilot(rng):
     X = X + 2.0 * z[:, :, None]
     y = 3.0 * z[:, 0] + 0.3 * rng.normal(size=40)
     without, with_covariates = (
-        pilot_p_value(task, folds, [np.zeros((len(r), 1)) for r in folds.rows], 99)
+        pilot_p_value(task, folds, 99)
         for task, folds in (prepared(X, y), prepared(X, y, covariates=z))
     )
     assert without == 0.01
@@ -164,8 +179,7 @@ def test_p_values_of_noise_are_uniform(rng):
     for _ in range(60):
         X, y = rng.normal(size=(24, 6, 5)), rng.normal(size=24)
         task, folds = prepared(X, y)
-        predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
-        p_values.append(pilot_p_value(task, folds, predictions, 39))
+        p_values.append(pilot_p_value(task, folds, 39))
     assert 0.38 < np.mean(p_values) < 0.62
     assert np.mean(np.array(p_values) <= 0.2) < 0.4
 
@@ -175,11 +189,10 @@ def test_libraries_agree_on_the_p_value(xp, rng, n_samples):
     X = rng.normal(size=(n_samples, 6, 5))
     y = X[:, 0, 0] + 3.0 * rng.normal(size=n_samples)
     task, folds = prepared(X, y)
-    predictions = [rng.normal(size=(len(rows), 1)) for rows in folds.rows]
     pairs = [(np.setdiff1d(np.arange(n_samples), rows), rows) for rows in folds.rows]
     again = prepared(xp.array(X), xp.array(y), pairs)
-    found = pilot_p_value(*again, predictions, 39)
-    assert found == pytest.approx(pilot_p_value(task, folds, predictions, 39))
+    found = pilot_p_value(*again, 39)
+    assert found == pytest.approx(pilot_p_value(task, folds, 39))
 
 
 def test_responses_that_were_not_measured_hide_no_evidence(rng):

@@ -66,8 +66,7 @@ def is_found(
     if association(predicted, target, rows, weight, groups) > policy.found_errors:
         return True
     task, folds = replace(task, family=None), replace(folds, family=None)
-    p_value = pilot_p_value(task, folds, refined, policy.found_permutations)
-    return p_value <= policy.found_level
+    return pilot_p_value(task, folds, policy.found_permutations) <= policy.found_level
 
 
 def association(
@@ -135,18 +134,18 @@ def _shared_spread(
     return float(together - np.sum(f_each * (f_each @ pairs)))
 
 
-def pilot_p_value(
-    task: Task, folds: Folds, predictions: Sequence[np.ndarray], n: int
-) -> float:
+def pilot_p_value(task: Task, folds: Folds, n: int) -> float:
     """Return the permutation p-value of the ridge pilot.
 
     The statistic is the sum of the held-out correlation, the largest of some penalties,
     and of the size of the leading rank-one term of the pilot under the largest penalty;
     each in units of its spread over all orders, the true one among them. Of samples
     that are left in place only the first is known without reading them again; p is 1
-    where even that would read them again and again. Permutations are drawn
-    for samples in the order of their predictions' sizes: neither the order of samples
-    nor that of classes shall matter. Groups stay what they are, as in `draw_orders`.
+    where even that would read them again and again. Permutations are drawn for
+    samples in the order of the sizes of their pilots' predictions: neither the order
+    of samples nor that of classes shall matter. Those of refits would not do: their
+    rounding would draw other permutations for samples in another order, or library.
+    Groups stay what they are, as in `draw_orders`.
     """
     if is_lazy(task.samples.X) and not isinstance(task.system, GramRidge):
         return 1.0
@@ -155,17 +154,19 @@ def pilot_p_value(
     unit = task.system.mean_eigenvalue()
     if not unit > 0:  # all samples are equal
         return 1.0
+    if isinstance(task.system, GramRidge) and task.system.spectrum is None:
+        task = replace(task, system=task.system.with_spectrum())
     n_samples, n_responses = task.Y.shape
-    values = np.zeros(n_samples)
-    values[np.concatenate(folds.rows)] = np.sum(np.concatenate(predictions) ** 2, 1)
-    ranked, rng = np.argsort(values, kind="stable"), np.random.RandomState(0)
+    epsilons = [unit * factor for factor in PENALTIES]
+    values = to_numpy(_left_out(task, epsilons[-1:])[0])
+    ranked = np.argsort(np.sum(values[0, ...] ** 2, axis=1), kind="stable")
+    rng = np.random.RandomState(0)
     groups = None if folds.groups is None else folds.groups[ranked]
     drawn, _ = draw_orders(to_numpy(task.Y)[ranked], groups, n, rng)
     orders = np.empty_like(drawn)
     orders[:, ranked] = ranked[drawn]
     centring = task.centring(task.everyone[0, :])
     rest = task.Y - centring.basis @ (centring.share @ task.Y)
-    epsilons = [unit * factor for factor in PENALTIES]
     n_folds = 1 if groups is None else len(folds.rows)
     entries = n_folds * len(epsilons) * n_responses * n_samples
     visited = None
@@ -179,8 +180,6 @@ def pilot_p_value(
     batch = max(1, min(BATCH_ENTRIES // entries, at_once))
     predictive: list[np.ndarray] = []
     sizes: list[np.ndarray] = []
-    if isinstance(task.system, GramRidge) and task.system.spectrum is None:
-        task = replace(task, system=task.system.with_spectrum())
     for first in range(0, n + 1, batch):
         again = task.with_responses(permuted(rest, orders[first : first + batch]))
         if groups is None:
@@ -281,25 +280,30 @@ def _of_sums(cross: Array, size: Array, total: Array, n_responses: int) -> np.nd
 def _single_correlations(
     task: Task, epsilons: Sequence[float], n_responses: int
 ) -> np.ndarray:
-    """Return the correlations (E, B) of pilots that know all samples but one.
-
-    A residual of the pilot is what the null model misses less what the pilot predicts
-    beside it, both without the sample.
-    """
-    from sltr.ridge.moments import MomentRidge
-
-    assert isinstance(task.system, GramRidge | MomentRidge)
-    xp, centring = array_namespace(task.Y), task.centring(task.everyone[0, :])
-    rest = centring.gather(task.Y)
-    target = leave_one_out(rest, 1.0 - centring.leverage, centring)
-    residuals = task.system.loo_residuals(as_array(list(epsilons), task.Y))
-    predicted = target - residuals  # (E, n, B·K), both times the root weights
+    """Return the correlations (E, B) of pilots that know all samples but one."""
+    xp, (predicted, target) = array_namespace(task.Y), _left_out(task, epsilons)
     return _of_sums(
         xp.sum(target * predicted, axis=1),
         xp.sum(predicted**2, axis=1),
         xp.sum(target**2, axis=0),
         n_responses,
     )
+
+
+def _left_out(task: Task, epsilons: Sequence[float]) -> tuple[Array, Array]:
+    """Return what pilots predict for a sample that they do not know, and its response.
+
+    Predictions (E, n, B·K) and responses (n, B·K) are less what the null model says
+    without the sample, and times the root of its weight. A residual of the pilot is
+    what the null model misses less what the pilot predicts beside it.
+    """
+    from sltr.ridge.moments import MomentRidge
+
+    assert isinstance(task.system, GramRidge | MomentRidge)
+    centring = task.centring(task.everyone[0, :])
+    rest = centring.gather(task.Y)
+    target = leave_one_out(rest, 1.0 - centring.leverage, centring)
+    return target - task.system.loo_residuals(as_array(list(epsilons), task.Y)), target
 
 
 def _pilot_predictions(
