@@ -253,11 +253,15 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         and isinstance(shape_out, tuple)
         and coef.ndim - len(shape) == len(scores)
         and coef.shape == ((*shape, *scores) if shape_out else (*scores, *shape)),
-        "coef_": coef.dtype.kind == "f" and coef.size > 0,
+        "coef_": coef.dtype.kind == "f" and coef.size > 0 and _finite(coef),
         "pilot_": alike,
         "weights_": getattr(fitted.get("weights_", np.ones(1)), "ndim", 0) == 1,
         "sparse_radius_": _is_fraction(fitted.get("sparse_radius_")),
-        "intercept_": getattr(intercept, "shape", ()) == scores,
+        "intercept_": getattr(intercept, "shape", ()) == scores and _finite(intercept),
+        **{
+            name: _finite(fitted.get(name, 0.0))
+            for name in ("covariate_coef_", "sigmoids_")
+        },
         # Samples with modes have none, but for those of early versions.
         "n_features_in_": fitted.get("n_features_in_", shape[0])
         in (shape[0], prod(shape)),
@@ -266,14 +270,19 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
             for name in ("names_", "units_", "coords_")
             if name in fitted
         ),
+        # Tables and figures are written with them.
+        "units_": all(
+            isinstance(word, str)
+            for name in ("names_", "units_")
+            for word in fitted.get(name, ())
+        ),
         "coords_": all(
             values is None or values.shape == (size,)
             for values, size in zip(fitted.get("coords_", ()), shape, strict=False)
         ),
-        **{
-            name: fitted.get(name) is None or fitted[name].shape == shape
-            for name in ("mask_", "entry_scale_")
-        },
+        "mask_": _is_of(fitted.get("mask_"), shape, "b"),
+        "entry_scale_": _is_of(fitted.get("entry_scale_"), shape, "f")
+        and (fitted.get("entry_scale_") is None or fitted["entry_scale_"].min() > 0),
         "classes_": classes is None or len(classes) == (2 if single else n_scores),
         "n_covariates_in_": not q or _covariates_agree(q, fitted),
         # Its length comes first: a range can be longer than memory.
@@ -284,6 +293,17 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         if not agrees:
             msg = f"its {name} does not agree with a coef_ of shape {coef.shape}"
             raise ValueError(msg)
+
+
+def _finite(values: Any) -> bool:
+    return bool(np.isfinite(values).all())
+
+
+def _is_of(values: Any, shape: tuple[int, ...], kind: str) -> bool:
+    """Say whether there is nothing, or an array of this shape and kind, finite."""
+    if values is None:
+        return True
+    return values.shape == shape and values.dtype.kind == kind and _finite(values)
 
 
 def _is_fraction(value: Any) -> bool:
