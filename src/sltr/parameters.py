@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral
 from time import monotonic
 from typing import Any, NoReturn
@@ -49,15 +49,25 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
         refuse(name, value, "one of " + ", ".join(map(repr, choices)))
 
 
-def check_nonnegative(value: Any, name: str) -> float:
+def check_nonnegative(value: Any, name: str, *, largest: float = inf) -> float:
     """Return a finite, non-negative hyper-parameter, or say what is wrong with it."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
-    if not isfinite(number) or number < 0:
-        refuse(name, value, "a finite number of at least 0")
+    if not isfinite(number) or not 0 <= number <= largest:
+        limit = f" and at most {largest:g}" if isfinite(largest) else ""
+        refuse(name, value, f"a finite number of at least 0{limit}")
     return number
+
+
+# Products of larger ones leave single precision.
+LARGEST_RELATIVE = 1e15
+
+
+def check_relative(value: Any, name: str) -> float:
+    """Return a hyper-parameter in units of the samples, which cannot be that large."""
+    return check_nonnegative(value, name, largest=LARGEST_RELATIVE)
 
 
 # Larger counts do not fit the integers of all array libraries, nor anyone's patience.

@@ -4,6 +4,7 @@ from oracles import ridge_by_normal_equations, soft
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.model_selection import cross_val_score
 
+from sltr.estimators.sltr_cv import SLTRRegressorCV
 from sltr.peers.elementary import ElemRidge, TensorRidge
 
 
@@ -51,6 +52,10 @@ def test_elem_ridge_thresholds_the_pilot(data):
 
 def test_the_whole_fraction_leaves_nothing(data):
     assert not ElemRidge(1.0, 1.0).fit(*data).coef_.any()
+    X, y = data
+    for radius in ("relative", "absolute"):  # what single precision does not have
+        model = ElemRidge(1.0, 1e200, radius=radius)
+        assert not model.fit(X.astype("float32"), y).coef_.any()
 
 
 def test_cross_validation_takes_tensors(data):
@@ -78,7 +83,12 @@ def test_chosen_penalty_is_above_rounding():
 
 
 @pytest.mark.parametrize(
-    "model", [TensorRidge(epsilon=1e300), ElemRidge(epsilon=1e300)]
+    "model",
+    [
+        TensorRidge(epsilon=1e300),
+        ElemRidge(epsilon=1e300),
+        SLTRRegressorCV(epsilons=(1.0, 1e300), cv=2),
+    ],
 )
 def test_penalties_that_the_precision_does_not_have_are_refused(model, rng):
     X, y = rng.normal(size=(6, 3)).astype("f4"), rng.normal(size=6)

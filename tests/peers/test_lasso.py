@@ -79,6 +79,8 @@ def test_one_candidate_or_one_fold_is_enough(Model, params, n_alphas, n_folds, d
         (TensorLassoCV([-1.0]), "alphas=-1.0"),
         (TensorLassoCV(n_alphas=0), "n_alphas=0"),
         (TensorElasticNetCV(l1_ratio=0.0), "l1_ratio=0.0"),
+        (TensorElasticNetCV(l1_ratio=1e-320), "l1_ratio=1e-320"),
+        (TensorLassoCV([1e308]), "alphas=1e.308 .*at most 1e.300"),
         (
             TensorElasticNetCV(l1_ratio=[0.1, 0.5]),
             r"l1_ratio=\[0.1, 0.5\].* one number",

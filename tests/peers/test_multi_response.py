@@ -176,6 +176,10 @@ def test_settings_that_cannot_be_are_refused(rng):
         ReducedRankRegressorCV(ranks=[0]).fit(X, Y)
     with pytest.raises(ValueError, match="alphas"):
         TensorOnTensorRegressorCV(alphas=[-1.0]).fit(X, Y)
+    with pytest.raises(ValueError, match=r"alphas=1e\+308 .*at most 1e\+15"):
+        TensorOnTensorRegressorCV(alphas=[1e308]).fit(X, Y)
+    with pytest.raises(ValueError, match="epsilons=1e"):
+        ReducedRankRegressorCV(epsilons=[1.0, 1e308]).fit(X, Y)
 
 
 def test_a_loaded_ridge_of_many_responses_predicts_the_same_bits(rng, tmp_path):

@@ -63,6 +63,12 @@ def test_without_the_low_rank_part_it_is_the_lasso(Model, data):
 
 
 @pytest.mark.parametrize("Model", SINGLE)
+def test_a_ridge_too_small_to_divide_by_is_none(Model, data):
+    none, tiny = (Model(alpha_ridge=ridge).fit(*data) for ridge in (0.0, 1e-320))
+    np.testing.assert_array_equal(tiny.coef_, none.coef_)
+
+
+@pytest.mark.parametrize("Model", SINGLE)
 @pytest.mark.parametrize(
     ("params", "message"),
     [

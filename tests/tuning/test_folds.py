@@ -80,3 +80,15 @@ def test_few_groups_make_few_folds_and_one_is_refused():
     assert len(weighted_splits(5, np.zeros(12), groups=groups)) == 3
     with pytest.raises(ValueError, match="number of groups"):
         weighted_splits(5, np.zeros(12), groups=np.zeros(12))
+
+
+@pytest.mark.parametrize("groups", [3.0, "words", np.zeros(11), np.zeros((1, 12))])
+@pytest.mark.parametrize("cv", [None, GroupKFold(2)])
+def test_groups_are_one_for_each_sample(groups, cv):
+    with pytest.raises(ValueError, match="one value for each of the 12 samples"):
+        weighted_splits(cv, np.zeros(12), groups=groups)
+
+
+def test_a_splitter_that_was_not_made_is_told_from_one():
+    with pytest.raises(TypeError, match=r"expected one that was made.*GroupKFold\(\)"):
+        splits(GroupKFold, np.zeros(12))

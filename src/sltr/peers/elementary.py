@@ -153,15 +153,17 @@ class ElemRidge(RegressorMixin, BaseEstimator):
         threshold = check_nonnegative(self.lambda_sparse, "lambda_sparse")
         self.epsilon_, pilots = _pilot(samples, self.epsilon, self.fit_intercept)
         self.pilot_ = pilots[0, ...]
+        xp = array_namespace(samples.X)
+        largest = float(xp.max(xp.abs(self.pilot_)))
         if self.radius == "relative":
-            xp = array_namespace(samples.X)
-            threshold = threshold * float(xp.max(xp.abs(self.pilot_)))
+            threshold = threshold * largest
         elif self.radius != "absolute":
             msg = (
                 f"radius={self.radius!r} was given; expected 'relative' or 'absolute'."
             )
             raise ValueError(msg)
-        self.coef_ = soft_threshold(self.pilot_, threshold)
+        # A larger threshold may be more than single precision has.
+        self.coef_ = soft_threshold(self.pilot_, min(threshold, largest))
         self.ranks_ = numerical_ranks(self.coef_)
         coefs = self.coef_[None, ...]
         self.intercept_ = float(_intercepts(samples, coefs, self.fit_intercept)[0])

@@ -27,7 +27,13 @@ from sltr.estimators.base import (
     scores_with_covariates,
     unchanged_on_failure,
 )
-from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
+from sltr.parameters import (
+    check_count,
+    check_nonnegative,
+    check_relative,
+    check_sequence,
+    warn_caller,
+)
 from sltr.peers.search import search
 from sltr.peers.units import divide_by_unit
 from sltr.refine.factors import CP, Form, Unfoldings
@@ -182,8 +188,8 @@ def fit_path(
     alone: a component that a large ridge took to zero could not come back.
     """
     problem, total = prepared.problem, prepared.total
-    ridges = [total * check_nonnegative(a, "alpha_ridge") for a in alphas]
-    l1 = total * check_nonnegative(l1, "alpha_l1")
+    ridges = [total * check_relative(a, "alpha_ridge") for a in alphas]
+    l1 = total * check_relative(l1, "alpha_l1")
     _check_enough_samples(problem, form, ridges[-1], l1)
     starts = glm_starts(
         problem,
@@ -445,5 +451,5 @@ class _TensorGLMSearch(RegressorBeside, _TensorGLMBase):
 
 def _falling(alphas: Sequence[float]) -> list[float]:
     given = check_sequence(alphas, "alphas_ridge")
-    clean = {check_nonnegative(a, "an entry of alphas_ridge") for a in given}
+    clean = {check_relative(a, "an entry of alphas_ridge") for a in given}
     return sorted(clean, reverse=True)

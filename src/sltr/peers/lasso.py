@@ -20,6 +20,9 @@ from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples
 from sltr.tuning.folds import weighted_splits
 
+LARGEST = 1e300  # scikit-learn multiplies weights by the number of samples
+LEAST_SHARE = 1e-12  # of the entrywise norm, by which the largest weight is divided
+
 
 class _Lasso(RegressorMixin, BaseEstimator):
     """What Lasso and Elastic Net share: how one weight is fitted, and predictions."""
@@ -123,14 +126,14 @@ class _Tuned(_Lasso):
         """Return the candidates given, or scikit-learn's default grid, falling."""
         if self.alphas is not None:
             given = check_sequence(self.alphas, "alphas")
-            clean = [check_nonnegative(alpha, "alphas") for alpha in given]
+            clean = [check_nonnegative(a, "alphas", largest=LARGEST) for a in given]
             return np.sort(clean)[::-1]
         check_count(self.n_alphas, "n_alphas", largest=10_000)
-        if not 0.0 < l1_ratio <= 1.0:
+        if not LEAST_SHARE <= l1_ratio <= 1.0:
             msg = (
-                f"l1_ratio={l1_ratio!r} was given; expected a number above 0 and at "
-                "most 1, or explicit alphas: without the entrywise norm there is no "
-                "largest one."
+                f"l1_ratio={l1_ratio!r} was given; expected a number of at least "
+                f"{LEAST_SHARE} and at most 1, or explicit alphas: without the "
+                "entrywise norm there is no largest one."
             )
             raise ValueError(msg)
         data = centre(samples, self.fit_intercept)

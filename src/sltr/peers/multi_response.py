@@ -26,6 +26,7 @@ from sltr.estimators.base import (
 from sltr.parameters import (
     check_count,
     check_nonnegative,
+    check_relative,
     check_sequence,
     warn_caller,
 )
@@ -168,7 +169,7 @@ class _MultiResponseCV(TensorResponses):
 def _falling(values: Any, name: str) -> list[float]:
     """Return given numbers, each once, the largest first."""
     given = check_sequence(values, name)
-    return sorted({check_nonnegative(value, name) for value in given}, reverse=True)
+    return sorted({check_relative(value, name) for value in given}, reverse=True)
 
 
 def _rising_ranks(ranks: Sequence[int], most: int) -> list[int]:

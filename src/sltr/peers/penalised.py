@@ -449,6 +449,7 @@ def penalised_path(
     # In units of one, weights beyond this leave nothing; larger ones are no numbers.
     most = float(xp.finfo(loss.rest.dtype).max) ** 0.5
     lows, ridge = [min(float(value), most) for value in lows], min(float(ridge), most)
+    ridge = ridge if ridge > 1.0 / most else 0.0  # what is divided by it would be none
     sparse = as_array(
         [min(value, most) for value in sparses for _ in range(n_responses)], loss.rest
     )

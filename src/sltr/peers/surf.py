@@ -20,7 +20,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import cp_to_tensor, flatten
 from sltr.estimators.base import predict_linear, unchanged_on_failure
-from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
+from sltr.parameters import (
+    check_count,
+    check_nonnegative,
+    check_relative,
+    check_sequence,
+    warn_caller,
+)
 from sltr.peers.search import LinearTrials, search
 from sltr.peers.units import Centred, centre
 from sltr.samples.check import check_samples
@@ -425,7 +431,7 @@ class SURFRegressor(RegressorMixin, _SURF):
             n_components=check_count(self.n_components, "n_components"),
             epsilon=check_step(self.epsilon),
             xi=None if self.xi is None else check_nonnegative(self.xi, "xi"),
-            alpha=check_nonnegative(self.alpha, "alpha"),
+            alpha=check_relative(self.alpha, "alpha"),
             stop=check_stop(self.stop),
             max_steps=check_count(self.max_steps, "max_steps"),
         )
@@ -433,7 +439,7 @@ class SURFRegressor(RegressorMixin, _SURF):
 
 def check_step(epsilon: Any) -> float:
     """Return a positive step, or say what is wrong with it."""
-    if check_nonnegative(epsilon, "epsilon") == 0.0:
+    if check_relative(epsilon, "epsilon") == 0.0:
         msg = "epsilon=0 was given; expected a positive step, such as 0.05."
         raise ValueError(msg)
     return float(epsilon)
@@ -557,7 +563,7 @@ class SURFRegressorCV(RegressorMixin, _SURF):
         alphas = check_sequence(self.alphas, "alphas")
         grid = product(
             map(check_step, check_sequence(self.epsilons, "epsilons")),
-            [check_nonnegative(alpha, "alphas") for alpha in alphas],
+            [check_relative(alpha, "alphas") for alpha in alphas],
             map(check_stop, check_sequence(self.stops, "stops")),
         )
         return [{"epsilon": e, "alpha": a, "stop": s} for e, a, s in grid]

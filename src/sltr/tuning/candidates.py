@@ -209,7 +209,7 @@ def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list
         given = grid_values(epsilons, "epsilons", PAPER_EPSILONS)
         if task.family is not None:
             _check_positive(min(given), "epsilons", epsilons)
-        return given
+        return [choose_epsilon(task.system, e, task.samples.weight) for e in given]
     policy = task.policy
     if task.family is not None:
         assert folds is not None

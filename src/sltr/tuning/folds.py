@@ -37,6 +37,12 @@ def splits(
     `cv` is a number, a scikit-learn splitter or an iterable of pairs. A number means
     shuffled folds, always the same ones; stratified for a `classifier`.
     """
+    if isinstance(cv, type):
+        msg = (
+            f"cv={cv.__name__} was given, a class; expected one that was made, such as "
+            f"{cv.__name__}()."
+        )
+        raise TypeError(msg)
     splitter = check_cv(
         _possible(cv, y) if classifier else cv, y, classifier=classifier
     )
@@ -135,6 +141,12 @@ def weighted_splits(
     y, groups = to_numpy(y), unmasked(groups, "groups")
     # Only labels are looked at, of which there is one for each sample.
     y = y.reshape(-1) if classifier else y.reshape(len(y), -1)[:, 0]
+    if groups is not None and np.shape(groups)[:1] != (len(y),):
+        msg = (
+            f"groups has shape {np.shape(groups)}; expected one value for each of the "
+            f"{len(y)} samples."
+        )
+        raise ValueError(msg)
     if groups is not None and (cv is None or isinstance(cv, Integral)):
         n_folds = 5 if cv is None else int(cv)
         n_groups = len(np.unique(to_numpy(groups)))
