@@ -22,9 +22,11 @@ from weakref import WeakSet
 
 import numpy as np
 from joblib import parallel_config
+from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 
 import sltr
 from sltr.datasets import label
@@ -156,9 +158,13 @@ class Fit:
             return softmax(found, axis=1)
         return found
 
-    def refined(self, model: Any) -> np.ndarray:
-        """Return what the refined pilot says of the new samples, less the mean."""
-        found = self.products(model.refined_, getattr(model, "shape_out_", ()))
+    def before_last(self, model: Any) -> np.ndarray:
+        """Return what the last step starts from says of the new samples, less the mean.
+
+        A likelihood refits about its answer, so that only its pilot is known before.
+        """
+        start = model.pilot_ if self.params.get("family") else model.refined_
+        found = self.products(start, getattr(model, "shape_out_", ()))
         return found - found.mean(axis=0)
 
     def violations(self) -> Iterator[tuple[str, str]]:
@@ -275,7 +281,7 @@ def _agree(case: Fit, model: Any, changed: Fit, factor: float = 1.0) -> str:
     if case.oracle == "whole_weights" and _radius(model) != _radius(other):
         # Whether anything was found is asked by a test that counts samples, so what
         # the last step starts from is compared.
-        one, two = (c.refined(m) for c, m in ((case, model), (changed, other)))
+        one, two = (c.before_last(m) for c, m in ((case, model), (changed, other)))
         return _difference(two, one, case, _tolerance(case))
     found = changed.scores(other) / factor
     return _compare(case, model, other, found, _tolerance(case))
@@ -791,8 +797,8 @@ def _with_more(rng: np.random.Generator, case: Fit) -> Fit:
         X = case.X.copy()
         X[rng.random(X.shape) < 0.1] = np.nan
         case = replace(case, X=X)
-    if rng.random() < 0.15:
-        params["standardize"] = _pick(rng, ("entries", "auto"))
+    if rng.random() < 0.3:
+        params["standardize"] = _pick(rng, (None, "slices", "entries", "auto"))
     kind = rng.random()
     modes = [m for m, size in enumerate(shape) if size > 1]
     if kind < 0.15:
@@ -871,7 +877,7 @@ BUDGETS = ("max_iter", "max_steps", "n_restarts", "n_alphas")
 
 def _odd(rng: np.random.Generator, case: Fit) -> Fit:
     """Return the case with something in it that is likely to be refused."""
-    n, kind = len(case.y), int(rng.integers(8))
+    n, kind = len(case.y), int(rng.integers(9))
     case = replace(case, oracle="repeated")
     if kind < 3:
         params = getattr(sltr, case.name)().get_params()
@@ -883,6 +889,12 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
         X.reshape(-1)[rng.integers(X.size)] = _pick(
             rng, (np.nan, np.inf, np.finfo(X.dtype).max, -1e6, 1e30, 1e-300)
         )
+        if rng.random() < 0.3:
+            # A whole slice of what is tiny or huge, as of a sensor in other units.
+            size = np.asarray(_pick(rng, (1e-200, 1e-30, 1e15, 1e200)))
+            with np.errstate(over="ignore"):
+                X = np.concatenate([case.X[:, :1] * size, case.X[:, 1:]], axis=1)
+                X = X.astype(case.X.dtype)
         return replace(case, X=X)
     if kind == 4:
         if rng.random() < 0.2:
@@ -896,6 +908,10 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
             lambda X: X.reshape(len(X), -1),
             lambda X: X.reshape(-1),
             lambda X: X > 0,
+            lambda X: X.astype("M8[s]"),
+            lambda X: np.ma.masked_greater(X, 1.0),
+            lambda X: csr_array(X.reshape(len(X), -1)),
+            lambda X: np.nan_to_num(100.0 * X).astype("i2"),
         )
         change = _pick(rng, odd)
         return replace(case, X=change(case.X), X_new=change(case.X_new))
@@ -913,6 +929,9 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
             np.zeros(n),
             1j * np.ones(n),
             np.arange(n).astype("M8[s]"),
+            np.where(np.arange(n) == 0, np.inf, 1.0),
+            np.arange(n) == 0,  # a class of one sample
+            np.ma.masked_less(np.arange(n), 2),
         )
         return replace(case, y=_pick(rng, odd))
     if kind == 6:
@@ -929,8 +948,25 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
             2.0,
         )
         return replace(case, weight=_pick(rng, odd))
-    if "cv" not in case.params:
-        return case
+    if kind == 7 and "cv" in case.params:
+        return replace(case, params=case.params | {"cv": _odd_folds(rng, n)})
+    # None of these can be covariates; some can be groups.
+    odd = (
+        np.arange(n - 1),
+        np.full(n, np.nan),
+        np.full(n, None),
+        1j * np.ones((n, 2)),
+        np.arange(n).astype("M8[s]"),
+        "words",
+        3.0,
+    )
+    if rng.random() < 0.5:
+        return replace(case, covariates=_pick(rng, odd))
+    odd += (np.zeros(n), np.arange(n), np.full(n, "u"), np.full((n, 1), 1e300))
+    return replace(case, groups=_pick(rng, odd))
+
+
+def _odd_folds(rng: np.random.Generator, n: int) -> Any:
     rows = np.arange(n)
     odd = (
         [(rows, rows + 1)],
@@ -945,8 +981,14 @@ def _odd(rng: np.random.Generator, case: Fit) -> Fit:
         iter([]),
         [(rows[1:], rows[:1])],
         [(rows > 2, rows < 3)],
+        [(rows, rows)],
+        [(rows[:-2], rows[2:]), (rows[2:], rows[:4])],
+        [(rows.astype(float), rows)],
+        KFold,
+        LeaveOneOut(),
+        GroupKFold(2),
     )
-    return replace(case, params=case.params | {"cv": _pick(rng, odd)})
+    return _pick(rng, odd)
 
 
 # The order and the number of the samples stay as they are.
@@ -988,7 +1030,8 @@ def _admissible(case: Fit) -> Fit:
         # least error may be any where the error is flat.
         if params.get("epsilon") == "loo":
             params["epsilon"] = 3.0
-        params.pop("standardize", None)
+        if params.get("standardize") in ("entries", "auto"):
+            params.pop("standardize")
         if params.get("smooth"):
             params["smooth"] = {m: 2.0 for m in params["smooth"]}
         if "epsilons" in getattr(sltr, case.name)().get_params():
@@ -996,14 +1039,14 @@ def _admissible(case: Fit) -> Fit:
     if case.oracle == "other_units" and params.get("standardize") == "auto":
         # A given penalty has units of its own in each of the maps that are compared.
         params["standardize"] = "entries"
-    if case.oracle == "added_constants":
+    if case.oracle == "added_constants" and params.get("standardize") != "slices":
         # What entries are divided by is at least a per cent of their size.
         params.pop("standardize", None)
     if case.oracle == "each_response":
         # All responses together choose how smooth modes are, and the units.
         if params.get("smooth"):
             params["smooth"] = {m: 2.0 for m in params["smooth"]}
-        if params.get("standardize"):
+        if params.get("standardize") == "auto":
             params["standardize"] = "entries"
     if "Lasso" in case.name and case.oracle not in _SAME_FOLDS:
         # Of entries that are copies of each other the minimum may use any.
@@ -1035,11 +1078,13 @@ def _draw_samples(
     X = rng.normal(size=(n + 5, *shape)) + _pick(rng, (0.0, 1.0))
     odd = rng.random()
     if odd < 0.1:
-        X[:, ..., 0] = 0.0
+        X[:, ..., 0] = _pick(rng, (0.0, 5.0))
     elif odd < 0.2:
         X[1] = X[0]
     elif odd < 0.3:
         X = np.round(X)
+    elif odd < 0.4:
+        X[:, ..., 0] *= _pick(rng, (1e-3, 0.1, 10.0))
     response = X.reshape(n + 5, -1) @ coef.reshape(-1)
     response += rng.normal(size=n + 5) * _pick(rng, (0.01, 0.3, 3.0))
     y = response[:n]
