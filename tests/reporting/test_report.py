@@ -107,26 +107,39 @@ class _Page(HTMLParser):
     def text(self):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
+    @property
+    def method(self):
+        """The methods paragraph, and what is below it."""
+        return self.text[self.text.index("We fitted") :]
+
 
 def _page(path):
     return _Page(path.read_text(encoding="utf-8"))
 
 
-def test_page_says_what_was_fitted_and_how_well(data, tmp_path):
+@pytest.fixture
+def page_of(tmp_path):
+    """Return a function that reports a model and reads the page."""
+
+    def page_of(model, X, y, **options):
+        given = {"n_bootstrap": 5, **options}
+        return _page(report(model, X, y, tmp_path / "r.html", **given))
+
+    return page_of
+
+
+def test_page_says_what_was_fitted_and_how_well(data, page_of):
     X, y = data
     model = TunedRegressor().fit(X[:40], y[:40])
-    page = _page(
-        report(
-            model,
-            X[:40],
-            y[:40],
-            tmp_path / "r.html",
-            X_test=X[40:],
-            y_test=y[40:],
-            title="Ages & clips",
-            response="age (years)",
-            mode_names=("row", "column", "frame"),
-        )
+    page = page_of(
+        model,
+        X[:40],
+        y[:40],
+        X_test=X[40:],
+        y_test=y[40:],
+        title="Ages & clips",
+        response="age (years)",
+        mode_names=("row", "column", "frame"),
     )
     expected = r2_score(y[40:], model.predict(X[40:]))
     for words in (
@@ -147,11 +160,9 @@ def test_page_says_what_was_fitted_and_how_well(data, tmp_path):
     assert "training samples: they flatter" not in page.text
 
 
-def test_training_scores_are_called_so(data, tmp_path):
+def test_training_scores_are_called_so(data, page_of):
     X, y = data
-    page = _page(
-        report(TunedRegressor().fit(X, y), X, y, tmp_path / "r.html", n_bootstrap=9)
-    )
+    page = page_of(TunedRegressor().fit(X, y), X, y)
     assert "they flatter the model" in page.text
     assert "In cross-validation the model reached" in page.text
 
@@ -205,7 +216,7 @@ def test_new_samples_given_as_training_samples_are_told(data, tmp_path):
         report(model, known[40:], y[40:], tmp_path / "r.html", n_bootstrap=5)
 
 
-def test_the_page_shows_what_the_samples_know(tmp_path, rng):
+def test_the_page_shows_what_the_samples_know(tmp_path, rng, page_of):
     nibabel = pytest.importorskip("nibabel")
     pytest.importorskip("nilearn")
     affine = np.diag([8.0, 8.0, 8.0, 1.0])
@@ -213,7 +224,7 @@ def test_the_page_shows_what_the_samples_know(tmp_path, rng):
     data = load_nifti(scans)
     X, y = data.X, np.asarray(data.X)[:, 1, 2, 3]
     model = SLTRRegressor().fit(X, y)
-    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=9))
+    page = page_of(model, X, y)
     known = page.data["coef"]
     assert (known["names"], known["units"]) == (["x", "y", "z"], ["mm"] * 3)
     assert known["show"] == [1, 0]
@@ -227,47 +238,26 @@ def test_the_page_shows_what_the_samples_know(tmp_path, rng):
     assert '<figure class="field"><img src="data:image/png' in (
         tmp_path / "r.html"
     ).read_text(encoding="utf-8")
-    bare = _page(
-        report(
-            model,
-            X,
-            y,
-            tmp_path / "r.html",
-            n_bootstrap=9,
-            units=("mm",) * 3,
-            coords=(None, None, None),
-        )
-    )
+    bare = page_of(model, X, y, units=("mm",) * 3, coords=(None, None, None))
     assert bare.data["coef"]["units"] == ["", "", ""]  # indices are no millimetres
 
 
 EVIL = "</script><script>evil = 1</script><img src=x onerror=alert(1)>'\"&{{7*7}}"
 
 
-def test_user_text_is_escaped_everywhere(data, tmp_path):
+def test_user_text_is_escaped_everywhere(data, page_of):
     X, y = data
     labels = np.where(y > 0, EVIL, "plain")
-    plain = _page(
-        report(
-            LogisticRegression().fit(X[:, 0, 0], y > 0),
-            X[:, 0, 0],
-            y > 0,
-            tmp_path / "plain.html",
-        )
-    )
-    page = _page(
-        report(
-            LogisticRegression().fit(X[:, 0, 0], labels),
-            X[:, 0, 0],
-            labels,
-            tmp_path / "r.html",
-            title=EVIL,
-            description=EVIL,
-            response=EVIL,
-            mode_names=[EVIL, EVIL],
-            units=[EVIL, EVIL],
-            n_bootstrap=9,
-        )
+    plain = page_of(LogisticRegression().fit(X[:, 0, 0], y > 0), X[:, 0, 0], y > 0)
+    page = page_of(
+        LogisticRegression().fit(X[:, 0, 0], labels),
+        X[:, 0, 0],
+        labels,
+        title=EVIL,
+        description=EVIL,
+        response=EVIL,
+        mode_names=[EVIL, EVIL],
+        units=[EVIL, EVIL],
     )
     assert page.tags.count("script") == plain.tags.count("script")
     assert "img" not in page.tags
@@ -336,30 +326,20 @@ def test_classifier_scores_agree_with_scikit_learn(data):
     assert np.isclose(accuracy.value, accuracy_score(y[40:], model.predict(X[40:])))
 
 
-def test_one_class_alone_has_no_roc(data, tmp_path):
+def test_one_class_alone_has_no_roc(data, page_of):
     X, y = data[0][:, 0, 0], np.where(data[1] > 0, "yes", "no")
     model, only = LogisticRegression().fit(X, y), y == "yes"
     auc = evaluate(model, X[only], y[only], y, n_bootstrap=20).scores[0]
     assert np.isnan(auc.value)
-    page = _page(
-        report(
-            model,
-            X,
-            y,
-            tmp_path / "r.html",
-            X_test=X[only],
-            y_test=y[only],
-            n_bootstrap=20,
-        )
-    )
+    page = page_of(model, X, y, X_test=X[only], y_test=y[only], n_bootstrap=20)
     assert "roc" not in page.data["outcome"]
 
 
-def test_many_classes_have_a_coefficient_each(data, tmp_path):
+def test_many_classes_have_a_coefficient_each(data, page_of):
     X = data[0]
     y = np.array(["a", "b", "c"])[np.digitize(data[1], [-1, 1])]
     model = ManyClasses().fit(X, y)
-    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=20))
+    page = page_of(model, X, y, n_bootstrap=20)
     assert page.data["coef"]["targets"] == ["a", "b", "c"]
     counts = np.array(page.data["outcome"]["counts"])
     assert counts.sum() == 60
@@ -371,12 +351,12 @@ def test_many_classes_have_a_coefficient_each(data, tmp_path):
     assert "ranks are of the first" not in page.text
 
 
-def test_ranks_of_all_classes_are_told(data, tmp_path):
+def test_ranks_of_all_classes_are_told(data, page_of):
     X, y = data[0], np.digitize(data[1], [-1, 1]) + 1
     model = ManyClasses().fit(X, y)
     model.coef_[0] = 0.0
     model.coef_[1] = 1.0
-    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    page = page_of(model, X, y)
     told = "ranks (0, 0, 0) for class 1, (1, 1, 1) for class 2, (6, 5, 4) for class 3"
     assert told in page.text
     assert "0–6 · 0–5 · 0–4" in page.text
@@ -384,55 +364,56 @@ def test_ranks_of_all_classes_are_told(data, tmp_path):
     assert np.ptp(drawn[:2], axis=(1, 2, 3)).tolist() == [0, 0]
 
 
-def test_pipelines_and_searches_are_looked_into(data, tmp_path):
+def test_pipelines_and_searches_are_looked_into(data, page_of):
     X, y = data[0].reshape(60, -1), data[1]
     pipeline = make_pipeline(StandardScaler(), Ridge())
     grid = {"ridge__alpha": [0.1, 1.0, 10.0]}
     search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
-    page = _page(report(search, X, y, tmp_path / "r.html", n_bootstrap=20))
+    page = page_of(search, X, y, n_bootstrap=20)
     assert page.data["candidates"]["names"] == ["ridge__alpha"]
     assert page.data["candidates"]["chosen"] == search.best_index_
     assert "We fitted Ridge to 60 samples" in page.text
 
 
-def test_method_states_settings_that_were_not_tuned(data, tmp_path):
+def test_method_states_settings_that_were_not_tuned(data, page_of):
     X, y = data[0].reshape(60, -1), data[1]
     model = Ridge(alpha=2.5).fit(X, y)
-    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    page = page_of(model, X, y)
     assert "Hyper-parameters were set to alpha = 2.5." in page.text
     assert "cross-validation" not in page.text
 
 
-def test_settings_a_search_left_alone_are_named(data, tmp_path):
+def test_settings_a_search_left_alone_are_named(data, page_of):
     X, y = data
     search = GridSearchCV(
         SLTRRegressor(0.7, coupling="joint"), {"lambda_sparse": [0.1, 0.4]}, cv=3
     )
-    text, _ = _method_and_page(search.fit(X, y), X, y, tmp_path)
+    text = page_of(search.fit(X, y), X, y).method
     others = "Other hyper-parameters were set to epsilon = 0.7, lambda_low = 0.1, "
     assert others + "coupling = joint." in text
     assert "lambda_sparse = 0.1, lambda_low" not in text
 
 
-def test_splitters_and_groups_are_named(data, tmp_path):
+def test_splitters_and_groups_are_named(data, page_of):
     X, y = data
     groups = np.arange(60) // 10
     inner = SLTRRegressorCV(refine=(None,), cv=LeaveOneGroupOut())
-    text, page = _method_and_page(inner.fit(X, y, groups=groups), X, y, tmp_path)
+    page = page_of(inner.fit(X, y, groups=groups), X, y)
+    text = page.method
     folds = "6-fold cross-validation (LeaveOneGroupOut: whole groups were left out)"
     assert f"{folds} compared" in text
     assert f"{folds} of the" in page.text
     search = GridSearchCV(SLTRRegressor(), {"lambda_low": [0.1, 1]}, cv=GroupKFold(3))
-    text, _ = _method_and_page(search.fit(X, y, groups=groups), X, y, tmp_path)
+    text = page_of(search.fit(X, y, groups=groups), X, y).method
     assert "by 3-fold cross-validation (GroupKFold: whole groups were left" in text
 
 
 @pytest.mark.parametrize("model", [SLTRRegressor, SLTRClassifier])
-def test_what_a_single_fit_chose_is_not_called_set(data, tmp_path, model):
+def test_what_a_single_fit_chose_is_not_called_set(data, page_of, model):
     X, y = data
     y = y if model is SLTRRegressor else y > 0
     fitted = model(refine="tucker").fit(X, y)
-    text, _ = _method_and_page(fitted, X, y, tmp_path)
+    text = page_of(fitted, X, y).method
     assert "were set to lambda_sparse = 0.1, lambda_low = 0.1. The" in text
     assert f"leave-one-out error chose epsilon = {fitted.epsilon_:.4g}." in text
     rank, ridge = fitted.refine_settings_
@@ -441,26 +422,22 @@ def test_what_a_single_fit_chose_is_not_called_set(data, tmp_path, model):
     )
     assert chose in text
     given = model(0.5, refine=("cp", 1, 0.1)).fit(X, y)
-    text, _ = _method_and_page(given, X, y, tmp_path)
+    text = page_of(given, X, y).method
     assert (
         "set to epsilon = 0.5, lambda_sparse = 0.1, lambda_low = 0.1, rank = 1" in text
     )
     assert "chose" not in text
 
 
-def _method_and_page(model, X, y, folder):
-    page = _page(report(model, X, y, folder / "r.html", n_bootstrap=5))
-    return page.text[page.text.index("We fitted") :], page
-
-
-def test_method_says_which_candidates_were_averaged(data, tmp_path):
+def test_method_says_which_candidates_were_averaged(data, page_of):
     X, y = data
     model = SLTRRegressorCV(refine=(None, "tucker", "cp")).fit(X, y)
     of = [row["refine"] for row in model.cv_results_["params"]]
     used = {model.best_index_, of.index("cp"), of.index("tucker")}
     model.weights_ = np.array([g in used for g in range(len(of))]) / len(used)
     kinds = [of[g] for g in used]
-    text, page = _method_and_page(model, X, y, tmp_path)
+    page = page_of(model, X, y)
+    text = page.method
     n_candidates = len(model.weights_)
     for words in (
         f"5-fold cross-validation compared {n_candidates} candidates.",
@@ -509,8 +486,8 @@ def test_method_says_which_candidates_were_averaged(data, tmp_path):
     ],
     ids=["sparse", "1se", "fixed"],
 )
-def test_method_names_only_what_applies(data, tmp_path, model, present, absent):
-    text, _ = _method_and_page(model.fit(*data), *data, tmp_path)
+def test_method_names_only_what_applies(data, page_of, model, present, absent):
+    text = page_of(model.fit(*data), *data).method
     text = text[: text.index("Computations used")]
     assert [words for words in present if words not in text] == []
     assert [words for words in absent if words in text] == []
@@ -596,13 +573,13 @@ def test_packed_coefficient_is_right_to_a_sixteenth_bit():
     assert (grey.min(), grey.max()) == (0, 255)
 
 
-def test_entries_outside_a_mask_are_marked_and_not_counted(data, tmp_path):
+def test_entries_outside_a_mask_are_marked_and_not_counted(data, page_of):
     X, y = data
     mask = np.ones((6, 5, 4), bool)
     mask[3:] = False
     X[:, ~mask] = np.nan
     model = SLTRRegressor(mask=mask).fit(X, y)
-    page = _page(report(model, X, y, tmp_path / "r.html"))
+    page = page_of(model, X, y)
     drawn = _unpack(page.data["coef"]["data"], "<i2", (6, 5, 4))
     np.testing.assert_array_equal(drawn == -32768, ~mask)
     assert "of 60 entries" in page.text
@@ -689,11 +666,11 @@ def test_what_inference_found_is_shown(data, tmp_path):
         (1.0, "Nothing was found: Held-out predictions could not be told"),
     ],
 )
-def test_the_last_step_is_described(data, tmp_path, radius, words):
+def test_the_last_step_is_described(data, page_of, radius, words):
     X, y = data
     model = SLTRRegressorCV(refine=(None, "cp")).fit(X, y)
     model.sparse_radius_, model.dual_gap_ = radius, 0.0
-    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    page = page_of(model, X, y)
     assert words in page.text
     assert "the duality gap of the coefficient is zero" in page.text
     assert "a closed form" in page.text
@@ -712,12 +689,12 @@ def test_the_last_step_is_described(data, tmp_path, radius, words):
         ({"deviance_path_": [2.0, 1.0]}, 1e-4, "no certificate of optimality"),
     ],
 )
-def test_certificate_claims_only_what_is_known(data, tmp_path, state, tol, words):
+def test_certificate_claims_only_what_is_known(data, page_of, state, tol, words):
     X, y = data
     model = TunedRegressor(tol=tol).fit(X, y)
     del model.dual_gap_
     vars(model).update(state)
-    page = _page(report(model, X, y, tmp_path / "r.html", n_bootstrap=5))
+    page = page_of(model, X, y)
     assert words in page.text
     assert ("✓" in page.text) == ("residual_" in state)
 
