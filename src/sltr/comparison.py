@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 from time import perf_counter
@@ -213,44 +214,77 @@ def compare(
         folds = 5 if groups is None else max(2, min(5, len(np.unique(groups))))
     splits = _outer_folds(codes, folds, groups, labels, random_state)
     groups = None if groups is None else np.asarray(groups)
+    given = _Given(X, codes, kind, family, groups, covariates)
     total = len(splits) * len(entries)
     rows: list[Row] = []
     for fold, (train, test) in enumerate(splits):
-        inside = None if groups is None else groups[train]
         for entry in entries:
             if progress is not None:
                 progress(len(rows), total, f"{entry.title}, fold {fold + 1}")
             row: Row = {"method": entry.name, "title": entry.title, "fold": fold}
             row |= {"metrics": {}, "fit_seconds": None, "error": None}
             try:
-                model = tuned_model(entry, kind=kind, n_jobs=n_jobs, family=family)
-                if y.ndim > 1 and not isinstance(model, TensorResponses):
-                    model = _EachResponse(model)
-                given: dict[str, Any] = {"groups": inside, "labels": labels}
-                if covariates is not None:
-                    given["covariates"] = _rows_of(covariates, train)
-                    if not has_fit_parameter(model, "covariates"):
-                        if labels:
-                            model = tuned_model(entry, kind="regression", n_jobs=n_jobs)
-                        model = _BesideCovariates(model)
-                start = perf_counter()
-                fit_tuned(model, X[train], codes[train], **given)
-                row["fit_seconds"] = perf_counter() - start
-                if covariates is not None:
-                    model = _given_covariates(model, _rows_of(covariates, test))
-                # Regressions of labels have no probabilities, and so no deviance.
-                can = hasattr(model, "predict_proba") or not labels
-                row["metrics"] = {
-                    name: float(SCORES[name](model, X[test], codes[test]))
-                    for name in shown
-                    if can or name != "d2"
-                }
+                model, row["fit_seconds"] = _fitted(entry, given, train, n_jobs)
+                row["metrics"] = _scores(model, given, test, shown)
             except Exception as error:  # one method must not stop the others
                 row["error"] = f"{type(error).__name__}: {error}"
             rows.append(row)
     if progress is not None:
         progress(total, total, "")
     return Table(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """What all methods of a comparison are fitted to, fold by fold."""
+
+    X: np.ndarray
+    y: np.ndarray  # of labels, their places among the classes
+    kind: str
+    family: str | None
+    groups: np.ndarray | None
+    covariates: Any
+
+    @property
+    def labels(self) -> bool:
+        """Whether responses are labels."""
+        return self.kind != "regression"
+
+
+def _fitted(
+    entry: Method, given: _Given, train: np.ndarray, n_jobs: int | None
+) -> tuple[Any, float]:
+    """Return a method's estimator, tuned on some samples, and the seconds it took."""
+    model = tuned_model(entry, kind=given.kind, n_jobs=n_jobs, family=given.family)
+    if given.y.ndim > 1 and not isinstance(model, TensorResponses):
+        model = _EachResponse(model)
+    beside = {}
+    if given.covariates is not None:
+        beside["covariates"] = _rows_of(given.covariates, train)
+        if not has_fit_parameter(model, "covariates"):
+            if given.labels:
+                model = tuned_model(entry, kind="regression", n_jobs=n_jobs)
+            model = _BesideCovariates(model)
+    groups = None if given.groups is None else given.groups[train]
+    start = perf_counter()
+    X, y = given.X[train], given.y[train]
+    fit_tuned(model, X, y, groups=groups, labels=given.labels, **beside)
+    return model, perf_counter() - start
+
+
+def _scores(
+    model: Any, given: _Given, test: np.ndarray, names: Sequence[str]
+) -> dict[str, float]:
+    """Return scores of a fitted model on held-out samples."""
+    if given.covariates is not None:
+        model = _given_covariates(model, _rows_of(given.covariates, test))
+    # Regressions of labels have no probabilities, and so no deviance.
+    can = hasattr(model, "predict_proba") or not given.labels
+    return {
+        name: float(SCORES[name](model, given.X[test], given.y[test]))
+        for name in names
+        if can or name != "d2"
+    }
 
 
 def _check_family(family: Any, kind: str, y: np.ndarray) -> None:

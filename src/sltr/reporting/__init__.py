@@ -126,27 +126,11 @@ def report(
     True
     >>> folder.cleanup()
     """
-    if (X_test is None) != (y_test is None):
-        msg = "Only one of X_test and y_test was given; expected both or neither."
-        raise ValueError(msg)
-    if intervals is not None and X_test is None:
-        msg = (
-            "intervals was given without X_test; expected both, since the intervals "
-            "are those of new samples. Pass held-out samples."
-        )
-        raise ValueError(msg)
     check_destination(Path(path))
-    final = _final(model)
-    beside_used = covariates if X_test is None else covariates_test
-    if getattr(final, "n_covariates_in_", 0) and beside_used is None:
-        name = "covariates" if X_test is None else "covariates_test"
-        msg = (
-            f"The model was fitted with covariates, and {name} was not given; expected "
-            "those of the samples that are scored."
-        )
-        raise ValueError(msg)
+    final, held_out = _final(model), X_test is not None
+    beside_used = covariates_test if held_out else covariates
+    _check_given(final, held_out, y_test, beside_used, intervals)
     check_lengths(X, y)
-    held_out = X_test is not None
     _warn_of_names(final, X, X_test)
     outcome = evaluate(
         model,
@@ -223,6 +207,31 @@ def report(
         covered=bounds and np.mean((bounds[0] <= outcome.y) & (outcome.y <= bounds[1])),
     )
     return write_atomically(Path(path), page.encode())
+
+
+def _check_given(
+    model: Any, held_out: bool, y_test: Any, covariates: Any, intervals: Any
+) -> None:
+    """Refuse what cannot be scored, or goes with held-out samples that are not there.
+
+    `covariates` are those of the samples that are scored.
+    """
+    if held_out != (y_test is not None):
+        msg = "Only one of X_test and y_test was given; expected both or neither."
+        raise ValueError(msg)
+    if intervals is not None and not held_out:
+        msg = (
+            "intervals was given without X_test; expected both, since the intervals "
+            "are those of new samples. Pass held-out samples."
+        )
+        raise ValueError(msg)
+    if getattr(model, "n_covariates_in_", 0) and covariates is None:
+        name = "covariates_test" if held_out else "covariates"
+        msg = (
+            f"The model was fitted with covariates, and {name} was not given; expected "
+            "those of the samples that are scored."
+        )
+        raise ValueError(msg)
 
 
 def _maps_beside(
