@@ -5,10 +5,10 @@ import pytest
 import sklearn
 from sklearn.base import clone
 
+from sltr.coefficients import coef_thumbnail
 from sltr.estimators.base import diagram_with_coef
 from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
-from sltr.thumbnail import coef_thumbnail
 
 
 @pytest.fixture

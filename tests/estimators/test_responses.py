@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import sltr
 from sltr import SLTRRegressor, SLTRRegressorCV
 from sltr.arrays import to_numpy
-from sltr.thumbnail import coef_array, target_name
+from sltr.coefficients import coef_array, target_name
 from sltr.tuning.policy import DEFAULT
 
 FOR_TENSORS = [

@@ -16,11 +16,11 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
 from sltr import SLTRClassifier, SLTRRegressor, SLTRRegressorCV, plotting, sltr_path
+from sltr.coefficients import coef_array, coef_thumbnail, projection
 from sltr.datasets import label
 from sltr.plotting.modes import Modes
 from sltr.plotting.structure import mode_weights
 from sltr.plotting.tuning import chosen_candidate, cv_surface
-from sltr.thumbnail import coef_array, coef_thumbnail, projection
 from sltr.tuning.choose import cv_table
 
 plt = pytest.importorskip("matplotlib.pyplot")

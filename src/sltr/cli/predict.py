@@ -82,7 +82,7 @@ def _predictions(model: Any, loaded: Any) -> dict[str, Any]:
     import numpy as np
 
     from sltr.arrays import to_numpy
-    from sltr.thumbnail import target_labels
+    from sltr.coefficients import target_labels
 
     X, covariates = loaded.X, loaded.covariates
     given = {} if covariates is None else {"covariates": covariates}

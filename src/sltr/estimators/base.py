@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.arrays.resources import bytes_text
+from sltr.coefficients import coef_array, coef_thumbnail, target_name
 from sltr.core.estimate import Settings, make_sparsity
 from sltr.core.problem import Sparsity
 from sltr.core.tensor import flatten, numerical_ranks
@@ -49,7 +50,6 @@ from sltr.samples.covariates import (
 from sltr.samples.front import Front, front_plan
 from sltr.samples.labelled import Labels
 from sltr.samples.samples import Samples, as_design, is_lazy
-from sltr.thumbnail import coef_array, coef_thumbnail, target_name
 from sltr.tuning.final import Fitted
 from sltr.tuning.folds import Split
 from sltr.tuning.policy import DEFAULT, Policy

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
+from sltr.coefficients import coef_array, target_labels
 from sltr.datasets.nifti import coef_img
 from sltr.persistence.files import check_destination, write_atomically
 from sltr.persistence.values import harmless
 from sltr.samples.labelled import Labels, labels_of, make_labels
-from sltr.thumbnail import coef_array, target_labels
 
 SUFFIXES = (".nii.gz", ".nii", ".nc", ".csv")
 

@@ -5,6 +5,7 @@ is given or made, and returns what it drew into. Maps of coefficients diverge
 from zero with symmetric limits; colours are safe for colour-blind readers.
 """
 
+from sltr.coefficients import coef_thumbnail
 from sltr.plotting.coefficient import plot_coef, plot_heat_maps, plot_overlay
 from sltr.plotting.convergence import plot_convergence
 from sltr.plotting.field import (
@@ -26,7 +27,6 @@ from sltr.plotting.prediction import plot_predictions, plot_roc
 from sltr.plotting.results import Panel, plot_results
 from sltr.plotting.structure import plot_factors, plot_mode_importance, plot_spectrum
 from sltr.plotting.tuning import plot_cv_surface
-from sltr.thumbnail import coef_thumbnail
 
 __all__ = [
     "Panel",

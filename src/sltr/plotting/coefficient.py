@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
+from sltr.coefficients import shown_entries, upright
 from sltr.plotting.modes import (
     Coords,
     Modes,
@@ -25,7 +26,6 @@ from sltr.plotting.style import (
     new_figure,
     tidy,
 )
-from sltr.thumbnail import shown_entries, upright
 
 
 def plot_coef(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
+from sltr.coefficients import UPRIGHT, coef_array, target_index, target_name
 from sltr.datasets.nifti import coef_img
 from sltr.parameters import import_optional
 from sltr.plotting.coefficient import plot_coef
@@ -24,7 +25,6 @@ from sltr.plotting.style import (
     image_over,
     new_figure,
 )
-from sltr.thumbnail import UPRIGHT, coef_array, target_index, target_name
 
 
 def plot_model(model: Any, *, target: Any = None) -> Any:

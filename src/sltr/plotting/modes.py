@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sltr.coefficients import coef_array, target_name
 from sltr.parameters import printable
 from sltr.samples.labelled import Coords, labels_of, make_labels, mode_number
-from sltr.thumbnail import coef_array, target_name
 
 
 @dataclass(frozen=True, eq=False)

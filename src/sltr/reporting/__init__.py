@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import to_numpy
+from sltr.coefficients import coef_array, coef_thumbnail, shown_entries, target_labels
 from sltr.parameters import import_optional, warn_caller
 from sltr.persistence.files import check_destination, write_atomically
 from sltr.plotting.field import plot_model
@@ -35,7 +36,6 @@ from sltr.reporting.payload import (
 from sltr.reporting.scores import check_lengths, evaluate
 from sltr.reporting.text import bibtex, method_name, method_text
 from sltr.samples.labelled import unlabelled
-from sltr.thumbnail import coef_array, coef_thumbnail, shown_entries, target_labels
 from sltr.tuning.scores import metric_name
 
 __all__ = ["report"]

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, roc_curve
 
 from sltr.arrays import to_numpy
+from sltr.coefficients import RED_BLUE, projection, upright
 from sltr.core.tensor import numerical_ranks
 from sltr.plotting.convergence import certified_value, convergence_history
 from sltr.plotting.modes import Modes, is_even, strongest_slice
@@ -25,7 +26,6 @@ from sltr.plotting.tuning import (
     standard_errors,
 )
 from sltr.reporting.scores import Outcome
-from sltr.thumbnail import RED_BLUE, projection, upright
 from sltr.tuning.candidates import own_settings
 
 # A page stays below 10 MB: 16 bits an entry for the coefficient, 8 for the sample.

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from sltr.arrays import to_numpy
-from sltr.thumbnail import target_labels
+from sltr.coefficients import target_labels
 from sltr.tuning.scores import fold_scores
 
 

@@ -1,4 +1,4 @@
-"""A small picture of a coefficient, made with NumPy alone."""
+"""Which coefficient of a model is meant, and a small picture of it, by NumPy alone."""
 
 from __future__ import annotations
 
