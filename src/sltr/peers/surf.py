@@ -416,14 +416,9 @@ class SURFRegressor(RegressorMixin, _SURF):
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SURFRegressor:
-        """Fit the terms one after another.
+        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,).
 
-        Parameters
-        ----------
-        X : array of shape (n, p1, …, pM), or (n, P) with `feature_shape`
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            A weight of 2 is the same as giving the sample twice.
+        A weight of 2 is the same as giving the sample twice.
         """
         samples = check_samples(self, X, y, sample_weight)
         return self._fit_one(
@@ -520,16 +515,9 @@ class SURFRegressorCV(RegressorMixin, _SURF):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SURFRegressorCV:
-        """Choose a candidate by cross-validation and fit it to all samples.
+        """Choose a candidate by cross-validation, then fit it to all samples.
 
-        Parameters
-        ----------
-        X : array of shape (n, p1, …, pM), or (n, P) with `feature_shape`
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            Used for fitting and for scoring.
-        groups : array of shape (n,), optional
-            Passed to the splitter.
+        Weights serve fits and scores; `groups` are passed to the splitter.
         """
         check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)

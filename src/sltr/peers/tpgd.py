@@ -30,6 +30,8 @@ from sltr.tuning.folds import weighted_splits
 
 # A projection of a gradient is known up to this many roundings of the gradient.
 ROUNDINGS = 100.0
+# Supports that are tried for a component; usually a few are.
+MOST_SUPPORTS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +267,7 @@ def _leading(matrix: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _truncated_power(
-    matrix: np.ndarray, v: np.ndarray, cardinality: int, n_powers: int = 50
+    matrix: np.ndarray, v: np.ndarray, cardinality: int
 ) -> tuple[np.ndarray, float]:
     """Move to the support of the largest entries of B·Bᵀv while that pays.
 
@@ -274,7 +276,7 @@ def _truncated_power(
     """
     support = _largest(v, cardinality)
     within, value = _leading(matrix[support])
-    for _ in range(n_powers):
+    for _ in range(MOST_SUPPORTS):
         new_support = _largest(matrix @ (matrix[support].T @ within), cardinality)
         if np.array_equal(new_support, support):
             break
@@ -502,14 +504,9 @@ class TPGDRegressor(RegressorMixin, _TPGD):
 
     @unchanged_on_failure
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TPGDRegressor:
-        """Fit the coefficient.
+        """Fit to samples of shape (n, p1, …, pM) and responses of shape (n,).
 
-        Parameters
-        ----------
-        X : array of shape (n, p1, …, pM), or (n, P) with `feature_shape`
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            A weight of 2 is the same as giving the sample twice.
+        A weight of 2 is the same as giving the sample twice.
         """
         samples = check_samples(self, X, y, sample_weight)
         ranks = tucker_ranks(self.ranks, samples.shape)
@@ -576,16 +573,9 @@ class TPGDRegressorCV(RegressorMixin, _TPGD):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> TPGDRegressorCV:
-        """Choose a candidate by cross-validation and fit it to all samples.
+        """Choose a candidate by cross-validation, then fit it to all samples.
 
-        Parameters
-        ----------
-        X : array of shape (n, p1, …, pM), or (n, P) with `feature_shape`
-        y : array of shape (n,)
-        sample_weight : array of shape (n,), optional
-            Used for fitting and for scoring.
-        groups : array of shape (n,), optional
-            Passed to the splitter.
+        Weights serve fits and scores; `groups` are passed to the splitter.
         """
         check_rule(self.rule)
         samples = check_samples(self, X, y, sample_weight)

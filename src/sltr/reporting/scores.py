@@ -53,7 +53,6 @@ def evaluate(
     *,
     covariates: Any = None,
     n_bootstrap: int = 1000,
-    seed: int = 0,
 ) -> Outcome:
     """Score a fitted model on samples, with bootstrap errors and the null model.
 
@@ -67,7 +66,7 @@ def evaluate(
     shape_out = np.shape(to_numpy(y) if hasattr(y, "shape") else np.asarray(y))[1:]
     if prod(shape_out) > 1:
         guess = to_numpy(model.predict(X, **beside))
-        return _of_responses(model, y, guess, y_train, n_bootstrap, seed)
+        return _of_responses(model, y, guess, y_train, n_bootstrap)
     y, y_train = _labels(y), _labels(y_train)
     predicted = _labels(model.predict(X, **beside))
     if is_classifier(model):
@@ -92,14 +91,13 @@ def evaluate(
             ("RMSE", "neg_root_mean_squared_error", False, y, pair),
             ("MAE", "neg_mean_absolute_error", False, y, pair),
         ]
-    rng = np.random.default_rng(seed)
-    draws = rng.integers(len(y), size=(n_bootstrap, len(y)))
+    draws = _draws(n_bootstrap, len(y))
     scores = [_score(*column, draws) for column in columns]
     return Outcome(scores, y, predicted, decision, null, classes, len(y))
 
 
 def _of_responses(
-    model: Any, y: Any, guess: Any, y_train: Any, n_bootstrap: int, seed: int
+    model: Any, y: Any, guess: Any, y_train: Any, n_bootstrap: int
 ) -> Outcome:
     """Score several responses: R² of all in the mean, and of each.
 
@@ -109,8 +107,7 @@ def _of_responses(
     null = np.nanmean(train, axis=0)
     scale = np.nanstd(train, axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    rng = np.random.default_rng(seed)
-    draws = rng.integers(len(truth), size=(n_bootstrap, len(truth)))
+    draws = _draws(n_bootstrap, len(truth))
     pair = np.stack([guess, np.broadcast_to(null, guess.shape)])  # (2, n, K)
     errors = (pair - truth) ** 2
     found: dict[str, list[np.ndarray]] = {"r2": [], "rmse": []}
@@ -140,6 +137,11 @@ def _of_responses(
     known = ~np.isnan(truth)
     shown, predicted = (((v - null) / scale)[known] for v in (truth, guess))
     return Outcome([overall], shown, predicted, None, 0.0, None, len(truth), each)
+
+
+def _draws(n_bootstrap: int, n: int) -> np.ndarray:
+    """Return the rows of samples drawn with replacement; the page states the seed."""
+    return np.random.default_rng(0).integers(n, size=(n_bootstrap, n))
 
 
 def _columns(y: Any) -> np.ndarray:

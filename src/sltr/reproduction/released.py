@@ -5,7 +5,7 @@ that published numbers can be compared with what produced them. Both run the
 parallel proximal iteration on every unfolding of the pilot W̃,
 
     p_i = prox_i(Y_i),  p = mean p_i,
-    Y_i ← Y_i + ρ(2p − W − p_i),  W ← W + ρ(p − W),
+    Y_i ← Y_i + 2p − W − p_i,  W ← p,
 
 with four operators whose parameters are four times the radii, and average the
 modes. They differ in two operators and in the rule by which they stop.
@@ -60,14 +60,13 @@ def literal_estimate(
     lambda_low: float,
     *,
     variant: str = "paper",
-    relax: float = 1.0,
     tol: float = 1e-4,
     max_iter: int = 1000,
 ) -> Result:
     """Run the published algorithm, faults included.
 
-    Radii are absolute, `relax` is ρ in [0, 2], and `tol` bounds the change of W:
-    relative to ‖W‖_F for "paper", divided by the number of entries for "released".
+    Radii are absolute, and `tol` bounds the change of W: relative to ‖W‖_F for "paper",
+    divided by the number of entries for "released".
     `x` of the result is the average over the modes; its `residual` is the largest last
     change and says nothing about optimality.
     """
@@ -77,7 +76,7 @@ def literal_estimate(
         Z = unfold(pilot[None], mode)[0]
         operators = _operators(Z, 4.0 * lambda_sparse, 4.0 * lambda_low, variant)
         size = _number_of_entries if variant == "released" else _frobenius_norm
-        answers.append(_iterate(Z, operators, size, relax, tol, max_iter))
+        answers.append(_iterate(Z, operators, size, tol, max_iter))
     folded = [
         fold(W[None], mode, pilot.shape)[0] for mode, (W, _, _) in enumerate(answers)
     ]
@@ -90,7 +89,6 @@ def _iterate(
     Z: np.ndarray,
     operators: list[Operator],
     size: Callable[[np.ndarray], float],
-    relax: float,
     tol: float,
     max_iter: int,
 ) -> tuple[np.ndarray, float, int]:
@@ -100,11 +98,8 @@ def _iterate(
     while n_iter < max_iter and change > tol:
         points = [prox(Y) for prox, Y in zip(operators, copies, strict=True)]
         mean = sum(points) / len(points)
-        copies = [
-            Y + relax * (2.0 * mean - W - p)
-            for Y, p in zip(copies, points, strict=True)
-        ]
-        step = relax * (mean - W)
+        copies = [Y + (2.0 * mean - W - p) for Y, p in zip(copies, points, strict=True)]
+        step = mean - W
         W = W + step
         change = float(np.linalg.norm(step) / max(size(W), np.finfo(float).tiny))
         n_iter += 1
