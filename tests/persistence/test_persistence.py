@@ -731,6 +731,17 @@ def test_a_pipe_without_a_name_is_refused_before_any_work():
         os.close(write)
 
 
+def test_a_file_that_is_open_elsewhere_is_not_replaced(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("what was there")
+    (tmp_path / "link").symlink_to("/dev/fd")
+    with log.open("a") as file:
+        for folder in ("/dev/fd", tmp_path / "link", "/proc/self/fd"):
+            with pytest.raises(FileExistsError, match="and it is something else"):
+                write_atomically(Path(f"{folder}/{file.fileno()}"), b"model")
+    assert log.read_text() == "what was there"
+
+
 @pytest.mark.parametrize("letter", ["m", "é", "𝒲"])
 def test_a_name_may_be_as_long_as_the_system_lets_it(letter, tmp_path):
     path = tmp_path / (letter * (255 // len(letter.encode())))

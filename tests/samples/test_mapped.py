@@ -129,6 +129,21 @@ def test_deviations_are_those_found_in_memory(
         np.testing.assert_allclose(known.plain.in_front(found), expected)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        SLTRRegressor(epsilon=1.0),
+        SLTRRegressor(),
+        SLTRRegressorCV(refine=(None,), cv=3),
+    ],
+)
+def test_sizes_without_squares_are_named(X, samples_stay, model):
+    model.set_params(memory_limit="1MB")
+    stored = next(stores(1e200 * X))
+    with pytest.raises(ValueError, match=r"Samples of about \de\+\d+.* were given"):
+        model.fit(stored, X[:, 0, 0, 0])
+
+
 SETTINGS = [
     {"mask": True},
     {"smooth": {1: 3.0, 2: 1.0}, "mask": True},

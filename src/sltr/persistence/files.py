@@ -33,7 +33,9 @@ def check_destination(path: Path, read: Iterable[Path | None] = ()) -> None:
     known = path.stat() if path.exists() else None
     if known is None and os.path.lexists(target):
         known = target.lstat()
-    if known is not None and not stat.S_ISREG(known.st_mode):
+    regular = known is None or stat.S_ISREG(known.st_mode)
+    # What a descriptor leads to may be a file that somebody else is writing.
+    if not regular or _is_descriptor(path):
         msg = (
             f"{path} was given; expected a file, and it is something else, as a device "
             "or a pipe, that a file would replace. Choose another name."
@@ -57,6 +59,18 @@ def check_destination(path: Path, read: Iterable[Path | None] = ()) -> None:
             f"{folder} is not. Choose another."
         )
         raise PermissionError(msg)
+
+
+def _is_descriptor(path: Path) -> bool:
+    """Say whether a name, as /dev/stdout, leads to an open file of some process."""
+    for _ in range(40):  # links of links, and no more than systems follow
+        path = Path(os.path.realpath(path.parent)) / path.name
+        if path.is_relative_to("/proc"):
+            return True
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+    return False
 
 
 def _same(path: Path, other: Path) -> bool:

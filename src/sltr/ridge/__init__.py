@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
+
 from sltr.arrays import (
     ROUNDINGS,
     Array,
@@ -25,6 +27,7 @@ from sltr.arrays import (
     clip,
     device,
     eigh,
+    is_numpy,
     positive_solver,
     to_python,
 )
@@ -336,7 +339,10 @@ def gram_ridge(
     covariates: Array | None = None,
 ) -> GramRidge:
     """Make the Gram matrix: the one product that is quadratic in n."""
-    gram = X.gram(centred=fit_intercept)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = X.gram(centred=fit_intercept)
+        if is_numpy(gram):  # samples that stay in a file have not been read before
+            check_squares(float(np.trace(gram)) ** 0.5, weight, "X")
     return GramRidge(X, Y, weight, fit_intercept, gram, covariates)
 
 
@@ -406,7 +412,7 @@ def choose_epsilon(system: RidgeSystem, epsilon: float | str, weight: Array) -> 
             refuse("epsilon", epsilon, f"a number that {weight.dtype} has")
         return penalty
     scale = system.mean_eigenvalue()
-    # Samples that stay in a file have not been read before.
+    # Moments of samples that stay in a file are the first that is seen of them.
     check_squares(max(scale, 0.0) ** 0.5, weight, "X")
     if not scale > 0:  # all samples are equal: every penalty gives zero
         return 1.0

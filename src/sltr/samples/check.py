@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
-from math import prod
+from math import isfinite, prod
 from numbers import Integral
 from typing import Any
 
@@ -284,9 +284,10 @@ def check_squares(size: float, like: Array, name: str, count: int = 1) -> None:
     least, most = float(limits.smallest_normal), float(limits.max)
     if size == 0.0 or (least <= size * size and size * size <= most / count):
         return
+    about = f"{size:.0e}" if isfinite(size) else f"{most**0.5:.0e} or more"
     what = {"X": "Samples", "y": "Responses", "sample_weight": "Weights"}[name]
     msg = (
-        f"{what} of about {size:.0e} were given, whose squared errors {like.dtype} "
+        f"{what} of about {about} were given, whose squared errors {like.dtype} "
         f"does not have. Divide {name} by its largest entry."
     )
     raise ValueError(msg)

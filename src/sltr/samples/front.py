@@ -276,10 +276,14 @@ def _stored_deviation(
     samples: Samples, about_mean: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Do what `_deviation` does, in one pass over samples that stay where they are."""
+    from sltr.samples.check import check_squares
+
     X, weight = samples.X, samples.weight
     [first] = X.take(np.array([0])).map_rows(np.array, ())
     first = first[0] if about_mean else 0.0 * first[0]
     found = X.reduce_rows(_sums_about, _merged_sums, [weight], [first])
+    # Nothing has looked at them before.
+    check_squares(float(found[2].max()), weight, "X")
     mean, square = found[0] / weight.sum(), found[1] / weight.sum()
     variance = np.maximum(square - mean**2 if about_mean else square, 0.0)
     pair = np.stack([np.sqrt(variance), found[2]]).astype(X.dtype)
@@ -289,12 +293,15 @@ def _stored_deviation(
 
 def _sums_about(X: np.ndarray, weight: np.ndarray, row: np.ndarray) -> np.ndarray:
     """Return weighted sums of X − row and its squares, and the largest |X|, (3, P)."""
-    rest = X.astype(float) - row
-    return np.stack([weight @ rest, weight @ rest**2, np.abs(X).max(axis=0)])
+    with np.errstate(over="ignore", invalid="ignore"):  # the largest one says why
+        rest = X.astype(float) - row
+        return np.stack([weight @ rest, weight @ rest**2, np.abs(X).max(axis=0)])
 
 
 def _merged_sums(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.stack([*(one[:2] + other[:2]), np.maximum(one[2], other[2])])
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = one[:2] + other[:2]
+    return np.stack([*sums, np.maximum(one[2], other[2])])
 
 
 def _more_than_rounding(deviation: Array, size: Array) -> Array:
