@@ -318,6 +318,7 @@ def _given_covariates(model: Any, covariates: Any) -> Any:
     return bound
 
 
+@dataclass(eq=False, repr=False)
 class _BesideCovariates(RegressorMixin, BaseEstimator):
     """A regressor that takes no covariates, on what they do not explain.
 
@@ -325,8 +326,7 @@ class _BesideCovariates(RegressorMixin, BaseEstimator):
     that is least squares with a penalty on X alone, this is the joint fit.
     """
 
-    def __init__(self, model: Any):
-        self.model = model
+    model: Any
 
     def fit(self, X: Any, y: Any, covariates: Any, groups: Any = None) -> Any:
         """Fit the slopes, then the model to the residuals."""
@@ -350,11 +350,11 @@ class _BesideCovariates(RegressorMixin, BaseEstimator):
         return np.reshape(basis @ self.y_slopes_, np.shape(found)) + found
 
 
+@dataclass(eq=False, repr=False)
 class _EachResponse(RegressorMixin, BaseEstimator):
     """A regressor of single numbers, tuned for each of the responses."""
 
-    def __init__(self, model: Any):
-        self.model = model
+    model: Any
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
         """Fit to responses y of shape (n, q1, …)."""

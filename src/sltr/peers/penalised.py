@@ -3,7 +3,8 @@
     min_W  ½‖y − A·w‖² + (α/L) Σ_l ‖W‖_(l) + β ‖W‖₁ + (γ/2) ‖W‖²
 
 The low-rank norms ‖·‖_(l), the objective with a lower bound, the algorithm, and one
-run of it for all pairs of weights (α, β).
+run of it for all pairs of weights (α, β). Apart from `convex`, which alone calls it,
+because it is mathematics on arrays: it knows neither samples nor estimators.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ modes. They differ in two operators and in the rule by which they stop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from typing import Any
 
@@ -166,6 +167,7 @@ class AllSamples:
         yield rows, rows
 
 
+@dataclass(eq=False, repr=False)
 class ReleasedNull(RegressorMixin, BaseEstimator):
     """W = 0: every prediction is zero.
 
@@ -173,8 +175,7 @@ class ReleasedNull(RegressorMixin, BaseEstimator):
     methods are.
     """
 
-    def __init__(self, last_fifth: bool = False):
-        self.last_fifth = last_fifth
+    last_fifth: bool = False
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> ReleasedNull:
         """Remember the shape; nothing is estimated."""
@@ -187,6 +188,7 @@ class ReleasedNull(RegressorMixin, BaseEstimator):
         return np.zeros(len(X))
 
 
+@dataclass(eq=False, repr=False)
 class ReleasedSLTR(RegressorMixin, BaseEstimator):
     """The published algorithm, faults included, over the paper's absolute radii.
 
@@ -195,16 +197,10 @@ class ReleasedSLTR(RegressorMixin, BaseEstimator):
     for None, by the error on the samples fitted.
     """
 
-    def __init__(
-        self,
-        lambdas: Sequence[float] = PAPER_LAMBDAS,
-        epsilons: Sequence[float] = PAPER_EPSILONS[:1],
-        *,
-        n_folds: int | None = 5,
-    ):
-        self.lambdas = lambdas
-        self.epsilons = epsilons
-        self.n_folds = n_folds
+    lambdas: Sequence[float] = PAPER_LAMBDAS
+    epsilons: Sequence[float] = PAPER_EPSILONS[:1]
+    _: KW_ONLY
+    n_folds: int | None = 5
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> ReleasedSLTR:
         """Choose a pair of radii by ‖ŷ − y‖₂ and fit it to all samples."""
@@ -226,6 +222,7 @@ class ReleasedSLTR(RegressorMixin, BaseEstimator):
         return _predict(X, self.coef_)
 
 
+@dataclass(eq=False, repr=False)
 class ReleasedLinear(RegressorMixin, BaseEstimator):
     """Lasso or elastic net on the first 80 %, its penalty chosen on the last 20 %.
 
@@ -233,9 +230,9 @@ class ReleasedLinear(RegressorMixin, BaseEstimator):
     `n_alphas` penalties and falls to a hundredth of the largest.
     """
 
-    def __init__(self, l1_ratio: float = 1.0, *, n_alphas: int = 30):
-        self.l1_ratio = l1_ratio
-        self.n_alphas = n_alphas
+    l1_ratio: float = 1.0
+    _: KW_ONLY
+    n_alphas: int = 30
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> ReleasedLinear:
         """Follow the path and keep the penalty that does best on the last fifth."""
