@@ -16,9 +16,9 @@ from sltr.estimators.base import scores_with_covariates
 from sltr.samples.check import check_samples
 from sltr.tuning.candidates import Candidate, grid_about
 from sltr.tuning.folds import Folds
+from sltr.tuning.likelihood import working_responses
 from sltr.tuning.policy import DEFAULT
 from sltr.tuning.search import search
-from sltr.tuning.task import working_responses
 
 SHAPE = (6, 5)
 BARE = {"epsilon": 2.0, "lambda_sparse": 0.0, "lambda_low": 0.0}

@@ -16,7 +16,7 @@ def test_weights_fall_with_the_excess_in_standard_errors(rng):
     losses = rng.normal(size=(400, 1)) ** 2 + np.array([0.0, 0.03, 0.4, -0.1, 9.0])
     losses += 0.5 * rng.normal(size=losses.shape)
     weight = np.ones(400)
-    found = agreement_weights(0, losses, weight, smallest=0.1)
+    found = agreement_weights(losses, weight, smallest=0.1)
     excess = losses - losses[:, :1]
     alike = 0.02 * losses[:, 0].mean()
     steps = excess.mean(axis=0)[1:3] / np.hypot(excess.std(axis=0)[1:3] / 20.0, alike)
@@ -31,7 +31,7 @@ def test_weights_fall_with_the_excess_in_standard_errors(rng):
 
 def test_weights_of_equal_and_of_broken_candidates():
     losses = np.array([[1.0, 1.0, 2.0, np.nan], [3.0, 3.0, 4.0, 1.0]])
-    found = agreement_weights(0, losses, np.ones(2), smallest=0.1)
+    found = agreement_weights(losses, np.ones(2), smallest=0.1)
     assert found.tolist() == [1.0, 1.0, 0.0, 0.0]
 
 

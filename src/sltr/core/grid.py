@@ -128,7 +128,7 @@ def _by_admm(
 ) -> Result:
     """Solve problems of a grid that have no closed form: bases, then the band."""
     if single:  # nobody would share its base
-        start = None if ends is None else ends.start_of_single(items[0])
+        start = None if ends is None else ends.from_close_pilot("band", items[0])
         result, end = admm(problem, start, tol=tol, max_iter=max_iter)
         if ends is not None:
             ends.add("band", items[0], end)
@@ -250,7 +250,7 @@ class _Ends:
 
     def start_of_base(self, item: Item, free: Problem) -> Start | None:
         """Start from the close pilot's base, or from the base of a smaller radius."""
-        start = self._from_close_pilot("base", item)
+        start = self.from_close_pilot("base", item)
         before = self.bases.get(item[0])
         if start is None and before is not None and before.end is not None:
             start = _scaled(before.end, before.problem, free)
@@ -258,11 +258,7 @@ class _Ends:
 
     def start_of_band(self, item: Item) -> Start | None:
         """Start from the close pilot's problem, or from the one before."""
-        return self._from_close_pilot("band", item) or self.last[item[0]]
-
-    def start_of_single(self, item: Item) -> Start | None:
-        """Start the only problem of a pilot from the close pilot's."""
-        return self._from_close_pilot("band", item)
+        return self.from_close_pilot("band", item) or self.last[item[0]]
 
     def add(self, kind: str, item: Item, end: Start | None) -> None:
         """Keep where a problem ended, for the next one and the next pilot."""
@@ -270,7 +266,7 @@ class _Ends:
         if item[0] + 1 < self.grid.size:
             self.waiting[kind, *item] = end
 
-    def _from_close_pilot(self, kind: str, item: Item) -> Start | None:
+    def from_close_pilot(self, kind: str, item: Item) -> Start | None:
         """Return the end for the same candidate, moved along with the pilot.
 
         With the radii, a multiple of a pilot multiplies its solution.

@@ -50,7 +50,6 @@ from sltr.samples.samples import Samples, passes_made, take_rows
 from sltr.tuning.candidates import (
     RESPONSES,
     Candidate,
-    likely_epsilon,
 )
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
@@ -107,6 +106,8 @@ class _SLTR(SLTRBase):
             if task.family is not None and not found > 0.0:
                 refuse("epsilon", self.epsilon, "a positive number for a likelihood")
             return found
+        from sltr.tuning.likelihood import likely_epsilon
+
         return likely_epsilon(task, inner_folds(task) if folds is None else folds)
 
     def _fit_task(self, task: Task, folds: Folds | None = None) -> Fitted:

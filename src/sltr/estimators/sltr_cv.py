@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.metrics import get_scorer
 
 from sltr.arrays import Array, explained_memory, fitting_threads, to_numpy
 from sltr.arrays.resources import bytes_text
@@ -21,7 +22,7 @@ from sltr.estimators.base import (
     warn_unless_converged,
 )
 from sltr.estimators.labels import Targets, fit_sigmoids, own_logits
-from sltr.parameters import check_choice, progress_of, warn_caller
+from sltr.parameters import check_choice, progress_of, refuse, warn_caller
 from sltr.samples.samples import passes_made
 from sltr.tuning.candidates import (
     DEFAULT_REFINEMENTS,
@@ -35,10 +36,10 @@ from sltr.tuning.candidates import (
     make_grid,
 )
 from sltr.tuning.choose import (
+    RULES,
     Choice,
     Scoring,
     answer_scores,
-    check_choosing,
     choose,
     cv_table,
     null_scores,
@@ -134,7 +135,11 @@ class _SLTRCV(SLTRBase):
 
         `n_items` are the subsets, all samples among them, times the responses.
         """
-        check_choosing(self.scoring, self.rule)
+        check_choice("rule", self.rule, RULES)
+        if isinstance(self.scoring, str):
+            get_scorer(self.scoring)
+        elif self.scoring is not None and not callable(self.scoring):
+            refuse("scoring", self.scoring, "a name, a callable or None")
         check_choice("radius", self.radius, ("relative", "absolute"))
         check_sharing(self.responses, ())
         pairs = grid_pairs(self.lambdas_sparse, self.lambdas_low)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sltr.arrays import to_numpy
 from sltr.parameters import check_nonnegative, check_sequence, refuse
 from sltr.refine.factors import CP
 from sltr.ridge import choose_epsilon
@@ -21,7 +20,7 @@ from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
 
 if TYPE_CHECKING:
-    from sltr.ridge.likelihood import Point
+    pass
 
 # Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
 LAMBDAS = (0.0, 0.3, 1.0)
@@ -207,12 +206,15 @@ def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list
     """
     if not (isinstance(epsilons, str) and epsilons == "loo"):
         given = grid_values(epsilons, "epsilons", PAPER_EPSILONS)
-        if task.family is not None:
-            _check_positive(min(given), "epsilons", epsilons)
+        if task.family is not None and not min(given) > 0.0:
+            expected = "positive penalties: a likelihood may have no maximum"
+            refuse("epsilons", epsilons, expected)
         return [choose_epsilon(task.system, e, task.samples.weight) for e in given]
     policy = task.policy
     if task.family is not None:
         assert folds is not None
+        from sltr.tuning.likelihood import likely_epsilon
+
         best = likely_epsilon(task, folds)
         return [factor * best for factor in policy.epsilon_factors]
     best = choose_epsilon(task.system, "loo", task.samples.weight)
@@ -221,62 +223,6 @@ def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list
         losses = pilot_losses(task, folds, larger)
         best = larger[int(np.argmin(np.concatenate(folds.weights) @ losses))]
     return [factor * best for factor in policy.epsilon_factors]
-
-
-def likely_epsilon(task: Task, folds: Folds) -> float:
-    """Return the penalty whose pilots have the least deviance on the rows left out.
-
-    From the one of least leave-one-out error in least squares, in the units of the
-    null model's likelihood, the search walks to better neighbours, twice a decade.
-    """
-    first = choose_epsilon(task.system, "loo", task.samples.weight)
-    first *= float(np.mean([_null_variance(folds, f) for f in range(len(folds.free))]))
-    most = task.policy.most_penalties
-    known: dict[int, float] = {}
-    starts: list[Point] = []
-
-    def loss(step: int) -> float:
-        if step not in known:
-            epsilon = first * 10.0 ** (step / 2)
-            losses, starts[:] = _likely_losses(task, folds, epsilon, starts)
-            known[step] = folds.total(losses)
-        return known[step]
-
-    best = 0
-    while abs(best) < most:
-        step = min((best, best + 1, best - 1), key=loss)
-        if step == best:
-            break
-        best = step
-    return first * 10.0 ** (best / 2)
-
-
-def _null_variance(folds: Folds, f: int) -> float:
-    """Return the mean variance of the responses under the null model of a fold."""
-    free, family = folds.free[f], folds.family
-    assert family is not None
-    return float(np.mean(family.variance(free.basis @ free.gamma)))
-
-
-def _likely_losses(
-    task: Task, folds: Folds, epsilon: float, starts: Sequence[Point]
-) -> tuple[np.ndarray, list[Point]]:
-    """Return deviances of one penalty's pilots, fold after fold, and where they are."""
-    from sltr.ridge.likelihood import likelihood_pilots
-
-    family, tol = task.family, task.policy.likely_tol
-    assert family is not None
-    found = likelihood_pilots(
-        task.system, family, folds.training, [epsilon], tol=tol, starts=starts
-    )
-    etas = [to_numpy(pilot.eta)[folds.rows[f]] for f, [pilot] in enumerate(found)]
-    values = [eta - known for eta, known in zip(etas, folds.baseline, strict=True)]
-    return folds.losses(values), [pilot.point for [pilot] in found]
-
-
-def _check_positive(value: float, name: str, given: Any) -> None:
-    if not value > 0.0:
-        refuse(name, given, "positive penalties: a likelihood may have no maximum")
 
 
 def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:

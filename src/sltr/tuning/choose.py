@@ -110,11 +110,11 @@ def _column(values: Sequence) -> np.ma.MaskedArray:
 
 
 def agreement_weights(
-    best: int, losses: np.ndarray, weight: np.ndarray, smallest: float
+    losses: np.ndarray, weight: np.ndarray, smallest: float
 ) -> np.ndarray:
-    """Return how well held-out losses agree with being as good as the best, (G,).
+    """Return how well held-out losses agree with being as good as the first, (G,).
 
-    exp(−z²/2), z the mean excess over the best one's losses in standard errors. What
+    exp(−z²/2), z the mean excess over the first one's losses in standard errors. What
     is at most `smallest` becomes zero, and the rest is rescaled, without a step. Losses
     within some per cent are alike.
 
@@ -122,10 +122,10 @@ def agreement_weights(
     --------
     >>> import numpy as np
     >>> losses = np.array([[1.0, 2.0, 0.0], [1.0, 1.8, 2.1], [1.0, 0.7, 1.0]])
-    >>> agreement_weights(0, losses, np.ones(3), smallest=0.1).round(2).tolist()
+    >>> agreement_weights(losses, np.ones(3), smallest=0.1).round(2).tolist()
     [1.0, 0.24, 1.0]
     """
-    mean, error = excess_of(best, losses, weight, ALIKE)
+    mean, error = excess_of(0, losses, weight, ALIKE)
     z = np.divide(mean, error, out=np.full_like(mean, np.inf), where=error > 0)
     agreement = np.where(mean <= 0, 1.0, np.exp(-0.5 * z**2))
     # Losses that are not finite compare as false, and get no weight.
@@ -162,16 +162,14 @@ def average_weights(
     if not kinds:
         return weights
     for same in kinds.values():
-        agreement = agreement_weights(
-            0, losses[:, same], weight, policy.smallest_weight
-        )
+        agreement = agreement_weights(losses[:, same], weight, policy.smallest_weight)
         weights[same] = agreement / agreement.sum()
     means = [
         np.stack([values[:, :, same] @ weights[same] for same in kinds.values()], 2)
         for values in predictions
     ]
     losses, weight = sample_losses(folds, means)
-    share = agreement_weights(0, losses, weight, policy.smallest_weight)
+    share = agreement_weights(losses, weight, policy.smallest_weight)
     base = 1.0 + policy.prior_samples / np.maximum(weight, 1.0).sum()
     powers = [SIMPLICITY.get(kind.removesuffix(" shared"), 0) for kind in kinds]
     share = share * [base**power for power in powers]
@@ -236,16 +234,6 @@ class Choice:
     # Of the last step, relative to the largest entry of the members' mean: 0 leaves it
     # as it is, 1 leaves nothing; None where the mean itself is the answer.
     radius: float | None = None
-
-
-def check_choosing(scoring: Any, rule: Any) -> None:
-    """Refuse unknown names before anything is fitted."""
-    check_choice("rule", rule, RULES)
-    if isinstance(scoring, str):
-        get_scorer(scoring)
-    elif scoring is not None and not callable(scoring):
-        msg = f"scoring={scoring!r} was given; expected a name, a callable or None."
-        raise ValueError(msg)
 
 
 @dataclass(frozen=True, eq=False)

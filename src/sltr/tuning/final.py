@@ -27,8 +27,6 @@ from sltr.tuning.task import (
     Pilots,
     Task,
     ridge_pilots,
-    working_at,
-    working_responses,
 )
 
 
@@ -168,6 +166,8 @@ def reweighted_choice(
     on each fold that of its own training samples, make the next answer, as long as its
     deviance on the rows left out falls, and at most `Policy.reweightings` times.
     """
+    from sltr.tuning.likelihood import working_at
+
     folds = held.folds
     xp, subsets = array_namespace(task.Y), [task.everyone, folds.training]
     training = xp.concat(subsets, axis=0)
@@ -283,6 +283,8 @@ def _mean_fit(
     pilots_of = [members[0].candidate, *by_setting]  # the first one's is reported
     epsilons = list(dict.fromkeys(candidate.epsilon for candidate in pilots_of))
     if task.family is not None and refits and task.working is None:
+        from sltr.tuning.likelihood import working_responses
+
         working = working_responses(task, training, epsilons[0])
         task = replace(task, working=working)
     pilots = pilots and pilots.of_penalties(epsilons)
@@ -419,34 +421,7 @@ def basis_coefs(coef: Array, task: Task, training: Array, pilots: Pilots) -> Arr
     rows = xp.reshape(coef, (*coef.shape[:2], -1))
     explained = pilots.removed @ xp.matrix_transpose(rows)
     if task.family is not None:
-        return _likely_basis_coefs(rows, task, training, pilots) - explained
+        from sltr.tuning.likelihood import likely_basis_coefs
+
+        return likely_basis_coefs(rows, task, training, pilots) - explained
     return task.centring(training).share @ task.Y - explained
-
-
-def _likely_basis_coefs(
-    rows: Array, task: Task, training: Array, pilots: Pilots
-) -> Array:
-    """Return the most likely intercepts and slopes beside centred samples, (S, b, K).
-
-    Coefficients are rows (S, K, P).
-    """
-    from sltr.ridge.likelihood import free_coefs
-
-    xp, family = array_namespace(rows), task.family
-    assert family is not None
-    basis = np.asarray(to_numpy(task.centring(training[:1, :]).basis), float)
-    Y, weight = (np.asarray(to_numpy(a), float) for a in (task.Y, task.samples.weight))
-    found = []
-    for s in range(rows.shape[0]):
-        inside = np.flatnonzero(to_numpy(training[s, :]))
-        [values] = task.samples.design.inner_groups([(inside, rows[s, ...])])
-        removed = pilots.removed[s, ...] @ xp.matrix_transpose(rows[s, ...])
-        B, explained = basis[inside], np.asarray(to_numpy(removed), float)
-        offset = np.asarray(to_numpy(values), float) - B @ explained
-        known = (family, Y[inside], weight[inside], B)
-        gamma = free_coefs(*known, offset[None, ...])[0]
-        if family.name == "multinomial" and task.fit_intercept:
-            # Only differences between classes count; about zero in the mean.
-            gamma[0] -= np.average((offset + B @ gamma).mean(axis=1), weights=known[2])
-        found.append(gamma)
-    return as_array(np.stack(found), rows)

@@ -25,6 +25,7 @@ from sltr.tuning.task import Task
 
 if TYPE_CHECKING:
     from sltr.core.families import Family
+    from sltr.tuning.likelihood import Free
 
 Split = tuple[np.ndarray, np.ndarray]
 
@@ -274,36 +275,6 @@ def excess_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Free:
-    """What a fold needs to fit intercept and covariates by likelihood."""
-
-    rows: np.ndarray  # trained on, (m,)
-    y: np.ndarray  # (m, K)
-    weight: np.ndarray  # (m,)
-    basis: np.ndarray  # (m, b)
-    held: np.ndarray  # the basis of the rows left out, (n_rows, b)
-    gamma: np.ndarray  # of the null model, (b, K)
-
-    def completed(self, family: Family, offsets: np.ndarray) -> np.ndarray:
-        """Return predictions (G, n_rows, K) less those of the null model.
-
-        `offsets` (G, m + n_rows, K) are those of the training rows, then the others.
-        """
-        from sltr.ridge.likelihood import free_coefs
-
-        offsets = offsets.astype(float, copy=False)
-        first, rest = offsets[:, : len(self.rows), :], offsets[:, len(self.rows) :, :]
-        found = np.full_like(rest, np.nan)
-        finite = np.isfinite(offsets).all(axis=(1, 2))
-        known = (family, self.y, self.weight, self.basis)
-        if finite.any():
-            # From the null model on, whose intercept is not far.
-            start = first[finite] + self.basis @ self.gamma
-            found[finite] = rest[finite] + self.held @ free_coefs(*known, start)
-        return found
-
-
-@dataclass(frozen=True, eq=False)
 class Folds:
     """F subsets to train on, and what is left out of each."""
 
@@ -337,7 +308,7 @@ class Folds:
                 raise ValueError(msg)
         training = as_array(inside, samples.weight, dtype=xp.bool)
         if task.family is not None:
-            return _likelihood_folds(task, training, splits)
+            return Folds._of_likelihood(task, training, splits)
         Y, weight = to_numpy(task.Y), to_numpy(samples.weight)
         # About the first response: the mean of equal ones is then exact.
         first = task.Y[0, :] if task.fit_intercept else 0.0 * task.Y[0, :]
@@ -354,6 +325,20 @@ class Folds:
         baseline = [part + task.y_shift for part in baseline]
         weights = [weight[test] for test in rows]
         return Folds(training, rows, baseline, targets, weights)
+
+    @staticmethod
+    def _of_likelihood(task: Task, training: Array, splits: Sequence[Split]) -> Folds:
+        """Do so for a likelihood: the baseline is on the link's scale."""
+        from sltr.tuning.likelihood import fold_fits
+
+        free, rows = fold_fits(task, splits), [np.asarray(test) for _, test in splits]
+        Y, weight = (
+            np.asarray(to_numpy(values), float)
+            for values in (task.Y, task.samples.weight)
+        )
+        baseline = [part.held @ part.gamma for part in free]
+        known = [Y[test] for test in rows], [weight[test] for test in rows]
+        return Folds(training, rows, baseline, *known, task.family, free)
 
     @property
     def residuals(self) -> list[np.ndarray]:
@@ -388,11 +373,6 @@ class Folds:
     def total(self, losses: np.ndarray) -> float:
         """Return the weighted sum of all held-out samples' losses."""
         return float(np.concatenate(self.weights) @ losses)
-
-    @property
-    def null_losses(self) -> np.ndarray:
-        """The losses of the baseline alone."""
-        return self.losses([0.0] * len(self.rows))
 
     def is_better(
         self, losses: np.ndarray, others: np.ndarray, *, errors: float = 1.0
@@ -462,29 +442,3 @@ class Folds:
         found = self.free[f].completed(self.family, flat)  # (G, n_rows, K)
         found = found.swapaxes(0, 1).reshape(-1, *moved.shape[1:])
         return np.moveaxis(found, -1, axis).astype(values.dtype, copy=False)
-
-
-def _likelihood_folds(task: Task, training: Array, splits: Sequence[Split]) -> Folds:
-    """Return the folds of a likelihood."""
-    from sltr.ridge.likelihood import free_coefs
-
-    family = task.family
-    assert family is not None
-    Y, weight = (np.asarray(to_numpy(a), float) for a in (task.Y, task.samples.weight))
-    basis = np.asarray(to_numpy(task.centring(training[:1, :]).basis), float)
-    free = []
-    for train, test in splits:
-        rows = np.asarray(train)
-        y, w, B = Y[rows], weight[rows], basis[rows]
-        gamma = free_coefs(family, y, w, B, np.zeros((1, *y.shape)))[0]
-        free.append(Free(rows, y, w, B, basis[np.asarray(test)], gamma))
-    held = [np.asarray(test) for _, test in splits]
-    return Folds(
-        training,
-        held,
-        [part.held @ part.gamma for part in free],
-        [Y[test] for test in held],
-        [weight[test] for test in held],
-        family,
-        free,
-    )

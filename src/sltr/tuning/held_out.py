@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,10 @@ from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_rows
 from sltr.tuning.folds import Folds
-from sltr.tuning.task import Pilots, Task, Working
+from sltr.tuning.task import Pilots, Task
+
+if TYPE_CHECKING:
+    from sltr.tuning.likelihood import Working
 
 # Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
 CoefsOf = Callable[[Sequence[int]], Array]
@@ -246,6 +249,20 @@ def coef_rows(
     return rows
 
 
+def distinct_fits(fits: Mapping[Candidate, Array]) -> set[Candidate]:
+    """Return the Lasso fits but for refits on supports that are all too large.
+
+    These are the Lasso itself, with which they would tie.
+    """
+    xp = array_namespace(*fits.values())
+    return {
+        candidate
+        for candidate, coefs in fits.items()
+        if candidate.ridge is None
+        or bool(xp.any(coefs != fits[replace(candidate, ridge=None)]))
+    }
+
+
 def all_free(coefs: Array) -> list[float]:
     """Return the complexity of coefficients (G, K, P) that have no zeros."""
     return [1.0] * coefs.shape[0]
@@ -285,7 +302,7 @@ def low_rank_rows(
     kind.
     """
     shape, policy = (*task.samples.shape, *task.shared), task.policy
-    null = folds.null_losses
+    null = folds.losses([0.0] * len(folds.rows))
     baseline = null if baseline is None else baseline
     best, best_first, n_idle = null, null, 0
     rows: list[Row] = []

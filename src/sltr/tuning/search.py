@@ -38,6 +38,7 @@ from sltr.tuning.held_out import (
     all_free,
     coef_rows,
     dense_coefs,
+    distinct_fits,
     low_rank_rows,
     predicted,
     scale_factors,
@@ -45,7 +46,7 @@ from sltr.tuning.held_out import (
     smaller_is_worth_it,
     structure_coefs,
 )
-from sltr.tuning.task import Pilots, Task, fits_single, ridge_pilots, working_responses
+from sltr.tuning.task import Pilots, Task, fits_single, ridge_pilots
 
 Progress = Callable[[int, int], None]
 # What a job on the folds returns: predictions, and coefficients that are kept, in
@@ -74,6 +75,8 @@ def search(
     scaled = compared and "scale" in grid.refinements
     factors = fold_factors(task, folds, grid, n_jobs) if scaled else []
     if task.family is not None and set(grid.refinements) - {None, "scale"}:
+        from sltr.tuning.likelihood import working_responses
+
         subsets = array_namespace(task.Y).concat([task.everyone, folds.training])
         working = working_responses(task, subsets, grid.start.epsilon)
         task = replace(task, working=working)
@@ -197,10 +200,9 @@ def lasso_rows(
     """Return predictions of the Lasso on all folds, in batches that fit memory.
 
     `removed` as in `coef_rows`. With them come the coefficients, if they are to be
-    kept. A refit on supports that are all too large is the Lasso itself: it is left
-    out, for it would tie.
+    kept.
     """
-    xp, policy, n_folds = array_namespace(task.Y), task.policy, len(folds.rows)
+    policy, n_folds = task.policy, len(folds.rows)
     n_fits = len(thresholds) * task.Y.shape[1]
     # A device reads the samples once for the whole batch, and has room for more.
     room = max(policy.batch_entries, free_entries(task.Y) // LASSO_ARRAYS)
@@ -214,12 +216,7 @@ def lasso_rows(
         training = folds.training[first : first + size, ...]
         ridges = policy.support_ridges
         fits = dict(lasso_fits(task, training, epsilon, thresholds, ridges))
-        distinct |= {
-            candidate
-            for candidate, coefs in fits.items()
-            if candidate.ridge is None
-            or bool(xp.any(coefs != fits[replace(candidate, ridge=None)]))
-        }
+        distinct |= distinct_fits(fits)
         coefs = list(fits.items())
         rows += coef_rows(task, folds, removed, coefs, shares_nonzero, indices)
         for candidate, coef in coefs if keep else ():

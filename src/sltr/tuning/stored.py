@@ -32,6 +32,7 @@ from sltr.tuning.held_out import (
     all_free,
     coef_rows,
     dense_coefs,
+    distinct_fits,
     low_rank_rows,
     predicted,
     shares_nonzero,
@@ -256,13 +257,9 @@ def _with_lasso(
     """Return the table with the Lasso, and the columns that were read for it."""
     fits, columns = refits.lasso(thresholds, base.epsilon, columns, rounds=rounds)
     own, folds = columns.task(refits.task), held.folds
-    each = slice(0, len(folds.rows))  # on all samples, which come last, they may differ
-    distinct = {
-        candidate: coefs
-        for candidate, coefs in fits.items()
-        if candidate.ridge is None
-        or bool((coefs[each] != fits[replace(candidate, ridge=None)][each]).any())
-    }
+    # On all samples, which come last, refits that are none on the folds may differ.
+    on_folds = {c: coefs[: len(folds.rows)] for c, coefs in fits.items()}
+    distinct = {c: coefs for c, coefs in fits.items() if c in distinct_fits(on_folds)}
     removed = refits.removed[:, :, columns.chosen]
     rows = coef_rows(own, folds, removed, list(distinct.items()), shares_nonzero)
     coefs = {c: refits.sparse_coefs(v, columns) for c, v in distinct.items()}

@@ -22,6 +22,7 @@ from sltr.tuning.policy import DEFAULT, Policy
 if TYPE_CHECKING:
     from sltr.core.families import Family
     from sltr.ridge.likelihood import LikelihoodPilot
+    from sltr.tuning.likelihood import Working
 
 # Entries up to this size, and down to its inverse, are safe in single precision:
 # refits multiply four of them.
@@ -30,33 +31,6 @@ LARGEST_SINGLE = 1e5
 LARGEST_EXPONENT = 290
 # Doubles that the solver holds for each entry of a chunk's solutions.
 ARRAYS_OF_A_CHUNK = 12
-
-
-@dataclass(frozen=True, eq=False)
-class Working:
-    """Working responses and weights of S subsets: a likelihood about its pilots.
-
-    Each subset's own pilot made them, so that they know nothing of samples it leaves
-    out. Weights of a response sum up to those of the subset's samples.
-    """
-
-    training: Array  # (S, n)
-    Y: Array  # (S, n, K)
-    weight: Array  # (S, n, K), zero for samples that are left out
-
-    def of(self, training: Array) -> tuple[Array, Array]:
-        """Return responses and weights (s, n, K) of some of the subsets."""
-        xp = array_namespace(self.Y)
-        known = {to_numpy(row).tobytes(): s for s, row in enumerate(self.training)}
-        places = [known[to_numpy(row).tobytes()] for row in training]
-        index = as_array(places, self.Y, dtype=xp.int64)
-        return xp.take(self.Y, index, axis=0), xp.take(self.weight, index, axis=0)
-
-    def astype(self, dtype: Any) -> Working:
-        """Return them in another precision."""
-        xp = array_namespace(self.Y)
-        Y, weight = (xp.astype(a, dtype, copy=False) for a in (self.Y, self.weight))
-        return replace(self, Y=Y, weight=weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,72 +382,10 @@ class Pilots:
 def ridge_pilots(task: Task, training: Array, epsilons: list[float]) -> Pilots:
     """Return the pilots of some subsets (S, n) for some penalties."""
     if task.family is not None:
-        return _likelihood_pilots(task, training, epsilons)
+        from sltr.tuning.likelihood import likely_pilots
+
+        found = likely_pilots(task, training, epsilons)
+        return Pilots(training, list(epsilons), *found)
     penalties = as_array(list(epsilons), task.Y)
     coef, removed = task.system.coefs_and_means(training, penalties)
     return Pilots(training, list(epsilons), coef, removed)
-
-
-def _likelihood_pilots(task: Task, training: Array, epsilons: list[float]) -> Pilots:
-    """Do what `ridge_pilots` does for a likelihood; one pass makes all coefficients."""
-    xp, samples = array_namespace(task.Y), task.samples
-    found = _solved(task, training, epsilons)
-    # (S, E, K, n or P)
-    shares = xp.stack(
-        [xp.stack([xp.matrix_transpose(p.shares) for p in row]) for row in found]
-    )
-    shares = xp.astype(shares, task.Y.dtype)
-    coef = shares
-    if task.system.method == "dual":
-        rows = xp.reshape(shares, (-1, shares.shape[-1]))
-        coef = samples.design.combine(rows)
-        coef = xp.reshape(coef, (*shares.shape[:3], -1))
-    share = task.centring(training).share
-    removed = samples.design.combine(xp.reshape(share, (-1, share.shape[-1])))
-    removed = xp.reshape(removed, (*share.shape[:2], -1))
-    residual = max(pilot.residual for row in found for pilot in row)
-    return Pilots(training, list(epsilons), coef, removed, residual)
-
-
-def _solved(
-    task: Task, training: Array, epsilons: Sequence[float]
-) -> list[list[LikelihoodPilot]]:
-    """Return the pilots of each subset and penalty; each is solved for once."""
-    from sltr.ridge.likelihood import likelihood_pilots
-
-    assert task.family is not None
-    found = []
-    for s in range(training.shape[0]):
-        name = to_numpy(training[s, :]).tobytes()
-        missing = [e for e in epsilons if (name, e) not in task.solved]
-        if missing:
-            subset = training[s : s + 1, ...]
-            [pilots] = likelihood_pilots(task.system, task.family, subset, missing)
-            task.solved.update(
-                {(name, e): pilot for e, pilot in zip(missing, pilots, strict=True)}
-            )
-        found.append([task.solved[name, e] for e in epsilons])
-    return found
-
-
-def working_responses(task: Task, training: Array, epsilon: float) -> Working:
-    """Return the working responses of some subsets (S, n) at their pilots."""
-    assert task.family is not None
-    found = _solved(task, training, [epsilon])
-    eta = array_namespace(task.Y).stack([pilot.eta for [pilot] in found])
-    return working_at(task, training, eta)
-
-
-def working_at(task: Task, training: Array, eta: Array) -> Working:
-    """Return the working responses of some subsets (S, n) at their η, (S, n, K)."""
-    from sltr.ridge.likelihood import working_weights
-
-    assert task.family is not None
-    xp = array_namespace(task.Y)
-    variance = working_weights(task.family, eta)
-    Y = eta + (xp.astype(task.Y, eta.dtype) - task.family.mean(eta)) / variance
-    weight = xp.where(training, xp.astype(task.samples.weight, eta.dtype), 0.0)
-    weighted = weight[:, :, None] * variance
-    sums = xp.sum(weighted, axis=1, keepdims=True)
-    weighted = weighted * (xp.sum(weight, axis=1)[:, None, None] / sums)
-    return Working(training, Y, weighted).astype(task.Y.dtype)
