@@ -42,7 +42,7 @@ every_size = pytest.mark.parametrize("size", SIZES, ids=["wide", "tall"])
 def share_blocks(monkeypatch, block_share, **options):
     """Let blocks take another part of the memory limit."""
     budget = partial(Budget, block_share=block_share, **options)
-    monkeypatch.setattr("sltr.samples.stored.Budget", budget)
+    monkeypatch.setattr("sltr.samples.mapped.Budget", budget)
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from sltr.ridge import (
 )
 from sltr.ridge.conjugate_gradients import CGRidge
 from sltr.ridge.moments import MomentRidge
+from sltr.samples.centring import Centring
 from sltr.samples.samples import InMemory
 
 METHODS = ["dual", "primal", "cg"]
@@ -355,7 +356,7 @@ def test_a_sketch_saves_iterations_and_changes_nothing(rng, kind):
             return super().inner(coef)
 
     X = Counted(X)
-    plain = CGRidge(X, Y, weight, True)
+    plain = CGRidge(X, Y, Centring(weight, True))
     expected = plain.coefs_and_means(subsets, epsilons)[0]
     n_plain = len(passes)
     passes.clear()
@@ -376,8 +377,7 @@ def test_a_budget_that_runs_out_is_reported_with_the_residual(rng):
     system = CGRidge(
         InMemory(X),
         Y,
-        np.ones(80),
-        True,
+        Centring(np.ones(80), True),
         max_iter=3,
         unconverged=lambda *a: told.append(a),
     )

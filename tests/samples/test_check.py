@@ -7,9 +7,9 @@ from sltr.arrays import largest_entry
 from sltr.parameters import check_nonnegative
 from sltr.peers.units import centre
 from sltr.samples.check import (
-    _check_shape,
     check_new_samples,
     check_samples,
+    check_shape,
     check_squares,
 )
 from sltr.samples.covariates import learn_encoding
@@ -70,8 +70,8 @@ def test_hyper_parameters_are_finite_and_not_negative(value):
 @pytest.mark.parametrize("shape", [(2, 2), (), (-2, -3), (0,), 6.5, None])
 def test_shapes_that_do_not_hold_a_row_are_refused(shape):
     with pytest.raises(ValueError, match="feature_shape"):
-        _check_shape((6,), shape)
-    assert _check_shape((6,), [2, 3]) == (2, 3)
+        check_shape((6,), shape)
+    assert check_shape((6,), [2, 3]) == (2, 3)
 
 
 def test_a_device_too_small_to_look_at_the_samples_says_so(foreign, monkeypatch):

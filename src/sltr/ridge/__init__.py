@@ -131,7 +131,7 @@ def ridge_system(
     bytes to keep to. `unconverged` is called with the relative residual reached and
     the number of iterations, if conjugate gradients run out of theirs.
     """
-    X = as_design(X)
+    X, centring = as_design(X), Centring(weight, fit_intercept, covariates)
     if method == "auto":
         itemsize = 4 if "32" in str(weight.dtype) else 8
         # What covariates explain of the samples is not fitted by the others.
@@ -142,9 +142,9 @@ def ridge_system(
     if method == "primal":
         from sltr.ridge.moments import moment_ridge
 
-        return moment_ridge(X, Y, weight, fit_intercept, covariates)
+        return moment_ridge(X, Y, centring)
     if method == "dual":
-        system = gram_ridge(X, Y, weight, fit_intercept, covariates)
+        system = gram_ridge(X, Y, centring)
         return system.with_spectrum() if loo else system
     from sltr.ridge.conjugate_gradients import cg_ridge
 
@@ -152,16 +152,8 @@ def ridge_system(
     if memory is not None:
         room = memory // limits.sketch_share
         rank = max(1, min(rank, room // (8 * sum(X.shape))))
-    return cg_ridge(
-        X,
-        Y,
-        weight,
-        fit_intercept,
-        covariates,
-        rank=rank,
-        max_iter=limits.max_iter,
-        unconverged=unconverged,
-    )
+    limit = limits.max_iter
+    return cg_ridge(X, Y, centring, rank, max_iter=limit, unconverged=unconverged)
 
 
 # Of a pilot found through the eigendecomposition, relative to its size.
@@ -180,10 +172,8 @@ class GramRidge:
 
     X: Design
     Y: Array
-    weight: Array
-    fit_intercept: bool
+    centring: Centring  # of all samples
     gram: Array
-    covariates: Array | None = None
     spectrum: Any = None
 
     def with_spectrum(self) -> GramRidge:
@@ -199,7 +189,7 @@ class GramRidge:
         duals = self._duals(subsets, epsilons)
         xp = array_namespace(duals)
         rows = xp.reshape(duals, (-1, self.X.shape[0]))
-        shares = self._centring(subsets).share
+        shares = self.centring.on(subsets).share
         shapes = [(*part.shape[:-1], self.X.shape[1]) for part in (duals, shares)]
         both = [rows, xp.reshape(shares, (-1, self.X.shape[0]))]
         products = self.X.combine(xp.concat(both, axis=0))
@@ -213,15 +203,10 @@ class GramRidge:
         The baseline is what intercept and covariates predict. The Gram matrix knows
         all that is needed: the samples are not read.
         """
-        xp, centring = array_namespace(self.gram), self._centring(subsets)
+        xp, centring = array_namespace(self.gram), self.centring.on(subsets)
         values = self._duals(subsets, epsilons) @ self.gram
         share = xp.matrix_transpose(centring.share)[:, None, ...]
         return values - (values @ share) @ xp.matrix_transpose(centring.basis)
-
-    def _centring(self, subsets: Array) -> Centring:
-        return Centring.of_subsets(
-            subsets, self.weight, self.fit_intercept, self.covariates
-        )
 
     def _duals(self, subsets: Array, epsilons: Array) -> Array:
         """Return c of shape (S, E, K, n) with pilot = c·X."""
@@ -256,8 +241,8 @@ class GramRidge:
         out = xp.nonzero(~subset)[0]
         rows = xp.take(vectors, out, axis=0)
         inside = xp.astype(subset, values.dtype)[:, None]
-        root = xp.sqrt(self.weight)[:, None] * inside
-        centring, n_responses = self._centring(subset), self.Y.shape[1]
+        root = xp.sqrt(self.centring.weight)[:, None] * inside
+        centring, n_responses = self.centring.on(subset), self.Y.shape[1]
         basis = root * centring.basis
         rhs = back @ xp.concat([centring.gather(self.Y), basis], axis=1)
         duals = []
@@ -281,10 +266,7 @@ class GramRidge:
         """Return c of shape (E, K, n) by solving for the subset alone."""
         xp = array_namespace(self.gram)
         rows = xp.nonzero(subset)[0]
-        Z = self.covariates
-        Z = None if Z is None else xp.take(Z, rows, axis=0)
-        weight = xp.take(self.weight, rows, axis=0)
-        centring = Centring(weight, self.fit_intercept, Z)
+        centring = self.centring.take(rows)
         kernel = xp.take(xp.take(self.gram, rows, axis=0), rows, axis=1)
         rhs = centring.gather(xp.take(self.Y, rows, axis=0))
         solved = penalised_solves(centring.both(kernel), rhs, epsilons)  # (E, m, K)
@@ -297,12 +279,12 @@ class GramRidge:
 
     def loo_losses(self, epsilons: Array) -> Array:
         """Return squared leave-one-out errors for each penalty, (E, n)."""
-        return squared_errors(self.loo_residuals(epsilons), self.weight)
+        return squared_errors(self.loo_residuals(epsilons), self.centring.weight)
 
     def loo_residuals(self, epsilons: Array) -> Array:
         """Return what pilots without a sample miss it by, (E, n, K), root-weighted."""
         xp = array_namespace(self.gram)
-        centring = self._everyone
+        centring = self.centring
         values, vectors = self.spectrum or self.with_spectrum().spectrum
         # What centring removed is zero but for rounding, which the least penalties
         # would count as leverage.
@@ -321,29 +303,19 @@ class GramRidge:
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
         trace = array_namespace(self.gram).linalg.trace(self._kernel())
-        return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+        return mean_eigenvalue(trace, self.centring.weight, self.X.shape[1])
 
     def _kernel(self) -> Array:
-        return self._everyone.both(self.gram)
-
-    @property
-    def _everyone(self) -> Centring:
-        return Centring(self.weight, self.fit_intercept, self.covariates)
+        return self.centring.both(self.gram)
 
 
-def gram_ridge(
-    X: Design,
-    Y: Array,
-    weight: Array,
-    fit_intercept: bool,
-    covariates: Array | None = None,
-) -> GramRidge:
+def gram_ridge(X: Design, Y: Array, centring: Centring) -> GramRidge:
     """Make the Gram matrix: the one product that is quadratic in n."""
     with np.errstate(over="ignore", invalid="ignore"):
-        gram = X.gram(centred=fit_intercept)
+        gram = X.gram(centred=centring.fit_intercept)
         if is_numpy(gram):  # samples that stay in a file have not been read before
-            check_squares(float(np.trace(gram)) ** 0.5, weight, "X")
-    return GramRidge(X, Y, weight, fit_intercept, gram, covariates)
+            check_squares(float(np.trace(gram)) ** 0.5, centring.weight, "X")
+    return GramRidge(X, Y, centring, gram)
 
 
 # An eigendecomposition costs about as much as this many Cholesky factorisations.

@@ -30,9 +30,7 @@ class CGRidge:
 
     X: Design
     Y: Array
-    weight: Array
-    fit_intercept: bool
-    covariates: Array | None = None
+    centring: Centring  # of all samples
     sketch: Array | None = None
     tol: float = 1e-10
     max_iter: int = 2000
@@ -45,10 +43,7 @@ class CGRidge:
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and what was removed, (S, b, P); two reads per iteration."""
         xp = array_namespace(self.Y)
-        everywhere = subsets[:, None, :]  # for all penalties
-        centring = Centring.of_subsets(
-            everywhere, self.weight, self.fit_intercept, self.covariates
-        )
+        centring = self.centring.on(subsets[:, None, :])  # for all penalties
         # (S, E, n, K): one system for each subset and penalty
         rhs = centring.gather(self.Y) + 0.0 * epsilons[None, :, None, None]
         penalty = epsilons[None, :, None, None]
@@ -84,11 +79,10 @@ class CGRidge:
             return lambda residual: residual
         xp = array_namespace(self.sketch)
         # A subset's rows are those of all samples, weighted and centred anew.
-        rows = self.sketch / xp.sqrt(self.weight)[:, None]
+        rows = self.sketch / xp.sqrt(self.centring.weight)[:, None]
         kernels = []
         for s in range(centring.weight.shape[0]):
-            weight = centring.weight[s, 0, :]
-            subset = Centring(weight, self.fit_intercept, self.covariates)
+            subset = replace(centring, weight=centring.weight[s, 0, :])
             part = subset.gather(rows)
             kernels.append(xp.matrix_transpose(part) @ part)
         kernel = xp.stack(kernels, axis=0)
@@ -120,13 +114,13 @@ class CGRidge:
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
-        xp = array_namespace(self.weight)
-        centring = Centring(self.weight, self.fit_intercept, self.covariates)
+        centring = self.centring
+        xp, weight = array_namespace(centring.weight), centring.weight
         centre = self.X.combine(centring.share)
         parts = self.X.map_rows(_squares, [centring.basis], [centre])
         squares = xp.concat(list(parts))
-        trace = xp.sum(self.weight * squares)
-        return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+        trace = xp.sum(weight * squares)
+        return mean_eigenvalue(trace, weight, self.X.shape[1])
 
 
 def _squares(X: Array, basis: Array, centre: Array) -> Array:
@@ -137,26 +131,15 @@ def _squares(X: Array, basis: Array, centre: Array) -> Array:
 def cg_ridge(
     X: Design,
     Y: Array,
-    weight: Array,
-    fit_intercept: bool,
-    covariates: Array | None = None,
-    *,
+    centring: Centring,
     rank: int,
+    *,
     max_iter: int,
-    unconverged: Unconverged | None = None,
+    unconverged: Unconverged | None,
 ) -> CGRidge:
     """Make a sketch of this rank, which reads X twice."""
-    sketch = _nystrom_factor(X, Centring(weight, fit_intercept, covariates), rank)
-    return CGRidge(
-        X,
-        Y,
-        weight,
-        fit_intercept,
-        covariates,
-        sketch,
-        max_iter=max_iter,
-        unconverged=unconverged,
-    )
+    sketch = _nystrom_factor(X, centring, rank)
+    return CGRidge(X, Y, centring, sketch, max_iter=max_iter, unconverged=unconverged)
 
 
 def _nystrom_factor(X: Design, centring: Centring, rank: int) -> Array:

@@ -22,12 +22,12 @@ after it are what a likelihood adds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sltr.arrays import Array, array_namespace, device, positive_solver
 from sltr.core.families import Family
-from sltr.samples.centring import Centring, basis_of, least_squares
+from sltr.samples.centring import Centring, least_squares
 
 # Newton's steps of a pilot at most, and the relative gradient that ends them.
 MAX_STEPS, TOLERANCE = 100, 1e-6
@@ -71,14 +71,16 @@ class _Problem:
     gram: Array | None
     rows: Array | None
     y: Array  # (m, K)
-    weight: Array  # (m,)
-    covariates: Array | None
-    fit_intercept: bool
+    centring: Centring  # of the m samples
     family: Family
 
     @property
     def basis(self) -> Array:
-        return basis_of(self.weight, self.fit_intercept, self.covariates)
+        return self.centring.basis
+
+    @property
+    def weight(self) -> Array:
+        return self.centring.weight
 
     def inner(self, shares: Array) -> Array:
         """Return ⟨w, x⟩ of the samples, (m, …)."""
@@ -92,7 +94,7 @@ class _Problem:
     def ridge(self, weight: Array, z: Array, epsilon: float) -> tuple[Array, Array]:
         """Return the shares and γ of weighted ridge regression on z, (m, 1)."""
         xp = array_namespace(weight)
-        centring = Centring(weight, self.fit_intercept, self.covariates)
+        centring = replace(self.centring, weight=weight)
         if self.gram is not None:
             matrix, rhs = centring.both(self.gram), centring.gather(z)
         else:
@@ -212,25 +214,25 @@ def likelihood_pilots(
     """
     xp = array_namespace(subsets)
     double = xp.float64
-    Y, weight = (xp.astype(a, double) for a in (system.Y, system.weight))
-    Z = system.covariates
+    given, Y = system.centring, xp.astype(system.Y, double)
+    Z = given.covariates
     Z = None if Z is None else xp.astype(Z, double)
+    every = replace(given, weight=xp.astype(given.weight, double), covariates=Z)
     if system.method == "dual":
         gram, rows = xp.astype(system.gram, double), None
     else:
         gram, rows = None, xp.astype(system.X.array, double)
-        rows = rows - xp.mean(rows, axis=0) if system.fit_intercept else rows
-    basis = basis_of(weight, system.fit_intercept, Z)
+        rows = rows - xp.mean(rows, axis=0) if given.fit_intercept else rows
     order = sorted(range(len(epsilons)), key=lambda e: -epsilons[e])
     found = []
     for s in range(subsets.shape[0]):
         index = xp.nonzero(subsets[s, :])[0]
-        across, own, y, w, covariates = (
-            None if a is None else xp.take(a, index, axis=0)
-            for a in (gram, rows, Y, weight, Z)
+        across, own = (
+            None if a is None else xp.take(a, index, axis=0) for a in (gram, rows)
         )
         inside = None if across is None else xp.take(across, index, axis=1)
-        problem = _Problem(inside, own, y, w, covariates, system.fit_intercept, family)
+        y = xp.take(Y, index, axis=0)
+        problem = _Problem(inside, own, y, every.take(index), family)
         pilots: dict[int, LikelihoodPilot] = {}
         null = problem.null()
         scale = problem.gradient(null, 0.0) or 1.0
@@ -240,7 +242,7 @@ def likelihood_pilots(
             point, residual, n_iter = problem.solved(
                 point, scale, epsilon, tol, max_steps
             )
-            shares, eta = point.shares, basis @ point.gamma
+            shares, eta = point.shares, every.basis @ point.gamma
             if across is None:
                 eta = eta + rows @ shares
             else:

@@ -169,19 +169,17 @@ class MomentRidge:
 
     X: Design
     Y: Array
-    weight: Array
-    fit_intercept: bool
+    centring: Centring  # of all samples
     total: Moments  # of the responses, and then of the covariates
-    covariates: Array | None = None
 
     def with_responses(self, Y: Array) -> MomentRidge:
         """Return the system with other responses: one pass, for their products."""
-        xp, kept, given = array_namespace(self.weight), self.total, Y
-        Y = _beside(Y, self.covariates)
-        share = to_float64(self.weight / xp.sum(self.weight))[None, :]
+        xp, kept, given = array_namespace(self.centring.weight), self.total, Y
+        Y = _beside(Y, self.centring.covariates)
+        share = to_float64(self.centring.weight / xp.sum(self.centring.weight))[None, :]
         y_mean = (share @ to_float64(Y))[0, ...]
         rest = xp.astype(to_float64(Y) - y_mean, kept.dtype)
-        weighted = rest * xp.astype(self.weight, kept.dtype)[:, None]
+        weighted = rest * xp.astype(self.centring.weight, kept.dtype)[:, None]
         shift = xp.astype(kept.x_mean, kept.dtype)
         parts = self.X.map_rows(_row_products, [weighted], [shift])
         total = replace(
@@ -194,7 +192,7 @@ class MomentRidge:
 
     def coefs_and_means(self, subsets: Array, epsilons: Array) -> tuple[Array, Array]:
         """Return pilots and what was removed, (S, b, P); reads what is left out."""
-        xp = array_namespace(self.weight)
+        xp = array_namespace(self.centring.weight)
         solved, means = [], []
         for s in range(subsets.shape[0]):
             part = self._regressed(self._moments_of(subsets[s, :]))
@@ -205,24 +203,25 @@ class MomentRidge:
 
     def _moments_of(self, subset: Array) -> Moments:
         """Return the moments of a subset: the total less what is left out."""
-        xp = array_namespace(self.weight)
+        xp = array_namespace(self.centring.weight)
         out = xp.nonzero(~subset)[0]
         if out.shape[0] == 0:
             return self.total
-        responses = _beside(self.Y, self.covariates)
-        rowwise = [xp.take(values, out, axis=0) for values in (responses, self.weight)]
+        responses = _beside(self.Y, self.centring.covariates)
+        given = responses, self.centring.weight
+        rowwise = [xp.take(values, out, axis=0) for values in given]
         left_out = self.X.take(to_numpy(out)).reduce_rows(moments, merge, rowwise)
         return without(self.total, left_out)
 
     def loo_losses(self, epsilons: Array) -> Array:
         """Return squared leave-one-out errors for each penalty, (E, n)."""
-        return squared_errors(self.loo_residuals(epsilons), self.weight)
+        return squared_errors(self.loo_residuals(epsilons), self.centring.weight)
 
     def loo_residuals(self, epsilons: Array) -> Array:
         """Return what pilots without a sample miss it by, (E, n, K), root-weighted."""
-        xp = array_namespace(self.weight)
+        xp = array_namespace(self.centring.weight)
         part = self._regressed(self.total)
-        centring = Centring(self.weight, self.fit_intercept, self.covariates)
+        centring = self.centring
         values, vectors = eigh(part.normal)
         inverse = 1.0 / (clip(values, 0.0, None) + epsilons[:, None])  # (E, P)
         coef = inverse[:, :, None] * (xp.matrix_transpose(vectors) @ part.cross)
@@ -233,33 +232,27 @@ class MomentRidge:
         ]
         parts = list(self.X.map_rows(_row_fits, [centring.basis], constants))
         fitted = xp.concat([part[0] for part in parts], axis=1)  # (E, n, K)
-        leverage = xp.concat([part[1] for part in parts], axis=1) * self.weight
+        leverage = xp.concat([part[1] for part in parts], axis=1) * centring.weight
         expected = centring.basis @ xp.astype(part.y_coef, centring.basis.dtype)
-        residuals = (self.Y - expected - fitted) * xp.sqrt(self.weight)[:, None]
+        residuals = (self.Y - expected - fitted) * centring.root
         free = (1.0 - centring.leverage) - leverage
         return leave_one_out(residuals, free, centring)
 
     def _regressed(self, part: Moments) -> Regressed:
-        n_covariates = 0 if self.covariates is None else self.covariates.shape[1]
-        return part.regressed(self.fit_intercept, n_covariates)
+        fit_intercept, Z = self.centring.fit_intercept, self.centring.covariates
+        return part.regressed(fit_intercept, 0 if Z is None else Z.shape[1])
 
     def mean_eigenvalue(self) -> float:
         """Return trace(AAᵀ) over the smaller of the total weight and P."""
         normal = self._regressed(self.total).normal
         trace = array_namespace(normal).linalg.trace(normal)
-        return mean_eigenvalue(trace, self.weight, self.X.shape[1])
+        return mean_eigenvalue(trace, self.centring.weight, self.X.shape[1])
 
 
-def moment_ridge(
-    X: Design,
-    Y: Array,
-    weight: Array,
-    fit_intercept: bool,
-    covariates: Array | None = None,
-) -> MomentRidge:
+def moment_ridge(X: Design, Y: Array, centring: Centring) -> MomentRidge:
     """Make the moments: the one product that is quadratic in P."""
-    total = X.reduce_rows(moments, merge, [_beside(Y, covariates), weight])
-    return MomentRidge(X, Y, weight, fit_intercept, total, covariates)
+    rowwise = [_beside(Y, centring.covariates), centring.weight]
+    return MomentRidge(X, Y, centring, X.reduce_rows(moments, merge, rowwise))
 
 
 def _beside(Y: Array, covariates: Array | None) -> Array:

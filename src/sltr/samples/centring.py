@@ -5,7 +5,7 @@ Apart from `front.py`, which maps each sample by itself; this looks at all of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sltr.arrays import Array, array_namespace, device, unless_rounding
@@ -28,16 +28,16 @@ class Centring:
     fit_intercept: bool
     covariates: Array | None = None
 
-    @staticmethod
-    def of_subsets(
-        subsets: Array,
-        weight: Array,
-        fit_intercept: bool,
-        covariates: Array | None = None,
-    ) -> Centring:
-        """Return the centring of each subset (S, n) of samples with these weights."""
-        xp = array_namespace(weight)
-        return Centring(xp.where(subsets, weight, 0.0), fit_intercept, covariates)
+    def on(self, subsets: Array) -> Centring:
+        """Return the centring of each subset (…, n); the others weigh nothing there."""
+        xp = array_namespace(self.weight)
+        return replace(self, weight=xp.where(subsets, self.weight, 0.0))
+
+    def take(self, rows: Array) -> Centring:
+        """Return the centring of these samples alone."""
+        xp, Z = array_namespace(self.weight), self.covariates
+        Z = None if Z is None else xp.take(Z, rows, axis=0)
+        return replace(self, weight=xp.take(self.weight, rows, axis=0), covariates=Z)
 
     @cached_property
     def root(self) -> Array:
@@ -47,7 +47,12 @@ class Centring:
     @cached_property
     def basis(self) -> Array:
         """What is removed, (n, b): ones first, then covariates; b may be 0."""
-        return basis_of(self.weight, self.fit_intercept, self.covariates)
+        xp, weight = array_namespace(self.weight), self.weight
+        ones = xp.ones_like(weight[(*[0] * (weight.ndim - 1), ...)])[:, None]
+        parts = [ones] if self.fit_intercept else [ones[:, :0]]
+        if self.covariates is not None:
+            parts.append(xp.astype(self.covariates, weight.dtype, copy=False))
+        return xp.concat(parts, axis=1) if len(parts) > 1 else parts[0]
 
     @cached_property
     def moments(self) -> Array:
@@ -146,18 +151,6 @@ class Centring:
         xp = array_namespace(rows)
         coef = xp.linalg.vecdot(rows[..., None, :], self.share, axis=-1)
         return coef @ xp.matrix_transpose(self.basis)
-
-
-def basis_of(
-    weight: Array, fit_intercept: bool, covariates: Array | None = None
-) -> Array:
-    """Return the basis (n, b) of a centring, like weights (…, n)."""
-    xp = array_namespace(weight)
-    ones = xp.ones_like(weight[(*[0] * (weight.ndim - 1), ...)])[:, None]
-    parts = [ones] if fit_intercept else [ones[:, :0]]
-    if covariates is not None:
-        parts.append(xp.astype(covariates, weight.dtype, copy=False))
-    return xp.concat(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 def least_squares(moments: Array, sums: Array) -> Array:

@@ -31,12 +31,11 @@ from sltr.arrays.resources import free_bytes, memory_bytes, working_bytes
 from sltr.parameters import (
     LARGEST_COUNT,
     check_choice,
-    progress_of,
     refuse,
     unmasked,
 )
 from sltr.samples.front import Front
-from sltr.samples.labelled import Labels, aligned, remember_labels, unlabelled
+from sltr.samples.labelled import aligned, remember_labels, unlabelled
 from sltr.samples.samples import (
     Samples,
     is_lazy,
@@ -74,14 +73,16 @@ def check_samples(
     if tensors:
         y, shape_out = _response_rows(y)
         y, measured = _without_gaps(estimator, y)
-    stored = _check_stored(estimator, X) if _is_left_in_place(estimator, X) else None
-    if stored is not None and fits_in_memory(X, estimator.memory_limit):
-        X, stored = _loaded(stored, gaps=_takes_gaps(estimator)), None
+    stored = None
+    if _is_left_in_place(estimator, X):
+        from sltr.samples.mapped import check_beside, loaded, mask_in_place, opened
+
+        stored = opened(estimator, X)
+        if fits_in_memory(X, estimator.memory_limit):
+            X, stored = loaded(stored, gaps=_takes_gaps(estimator)), None
     if stored is not None:
         X = stored
-        y, weight = _check_beside_stored(
-            X, y, sample_weight, labels, tensors, min_samples
-        )
+        y, weight = check_beside(X, y, sample_weight, labels, tensors, min_samples)
         _set_n_features(estimator, X.source.shape[1])
     elif is_array_api(X) and not is_numpy(X):
         with explained_memory():
@@ -93,7 +94,7 @@ def check_samples(
         if not reset:
             _check_tensor_shape(estimator, X)
         if not labels:
-            _check_numbers(y, tensors)
+            check_numbers(y, tensors)
         with explained_overflow():
             X, y = validate_data(
                 estimator,
@@ -107,15 +108,15 @@ def check_samples(
                 ensure_all_finite=not _takes_gaps(estimator),
                 reset=reset,
             )
-            y = column_or_1d(y, warn=True) if labels else _as_float(y, X.dtype)
-            weight = _as_weight(sample_weight, X)
+            y = column_or_1d(y, warn=True) if labels else as_float(y, X.dtype)
+            weight = as_weight(sample_weight, X)
     n_axes = X.ndim if stored is None else len(X.source.shape)
     kept = None
     if stored is None:
         mask = None if known is None else known.mask
         X, kept = _check_values(X, None if labels else y, estimator, mask)
     elif _takes_gaps(estimator):
-        kept = _mask_in_place(estimator, X.sample_shape, known)
+        kept = mask_in_place(estimator, X.sample_shape, known)
     samples = Samples(X, y, weight, kept=kept, labels=known, measured=measured)
     if tensors and reset:
         estimator.shape_out_ = shape_out
@@ -229,7 +230,7 @@ def _set_n_features(estimator: Any, n_features: int) -> None:
     estimator.__dict__.pop("feature_names_in_", None)
 
 
-def _as_float(y: np.ndarray, dtype: Any) -> np.ndarray:
+def as_float(y: np.ndarray, dtype: Any) -> np.ndarray:
     """Return responses in double precision, or in single if X and y both are.
 
     A fit casts them to the samples' precision after their mean is removed: a large
@@ -239,7 +240,7 @@ def _as_float(y: np.ndarray, dtype: Any) -> np.ndarray:
     return y.astype(np.float32 if single else np.float64, copy=False)
 
 
-def _as_weight(sample_weight: Any, like: np.ndarray) -> np.ndarray:
+def as_weight(sample_weight: Any, like: np.ndarray) -> np.ndarray:
     """Return weights (n,) in the precision of the samples, ones where none are given.
 
     They are checked before they are rounded to it: it may not have them.
@@ -367,20 +368,6 @@ def _largest_measured(X: Array, estimator: Any) -> float:
     return largest_entry(xp.where(xp.isnan(X), 0.0, X))
 
 
-def _mask_in_place(
-    estimator: Any, shape: tuple[int, ...], known: Labels | None
-) -> np.ndarray | None:
-    """Return the mask of samples that stay in a file or on a cluster; refuse fills."""
-    if estimator.missing != "error":
-        msg = (
-            f"missing={estimator.missing!r} was given for samples that stay in a file "
-            "or on a cluster; expected 'error'. Load X into memory, or fill the file."
-        )
-        raise ValueError(msg)
-    own = None if known is None else known.mask
-    return check_mask(own if estimator.mask is None else estimator.mask, shape)
-
-
 def _filled(samples: Samples, estimator: Any) -> Samples:
     """Return samples without gaps, and what filled them, by the estimator's choice.
 
@@ -476,13 +463,13 @@ def check_new_samples(estimator: Any, X: Any) -> Any:
     X, known = unlabelled(X)
     X = aligned(estimator, check_plain(X, "X"), known)
     if _is_left_in_place(estimator, X):
-        lazy = _check_stored(estimator, X)
+        from sltr.samples.mapped import in_place, opened
+
+        lazy = opened(estimator, X)
         _check_fitted_shape(estimator, lazy.sample_shape)
         shape, kept = lazy.sample_shape, getattr(estimator, "mask_", None)
         if kept is None:
             return lazy
-        from sltr.samples.mapped import in_place
-
         return in_place(lazy, Front(shape, kept, cuts=False))
     finite = not _takes_gaps(estimator)
     if is_array_api(X) and not is_numpy(X):
@@ -535,11 +522,11 @@ def _fold_rows(X: Array, estimator: Any) -> Array:
     feature_shape = getattr(estimator, "feature_shape", None)
     if feature_shape is None:
         return X
-    shape = _check_shape(tuple(X.shape[1:]), feature_shape)
+    shape = check_shape(tuple(X.shape[1:]), feature_shape)
     return array_namespace(X).reshape(X, (X.shape[0], *shape))
 
 
-def _check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
+def check_shape(given: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     """Return `feature_shape` if samples of the given shape, flat rows, fold into it."""
     n_features = prod(given)
     try:
@@ -594,7 +581,7 @@ def _check_foreign_responses(
 ) -> Array:
     """Return responses beside the samples, or labels in NumPy."""
     n_responses = None if y is None else y.shape[0] if is_array_api(y) else len(y)
-    _check_counts(X.shape[0], n_responses, min_samples)
+    check_counts(X.shape[0], n_responses, min_samples)
     if labels:
         y = np.asarray(to_numpy(y) if is_array_api(y) else y)
         if y.dtype.kind == "f" and not np.isfinite(y).all():
@@ -604,7 +591,7 @@ def _check_foreign_responses(
     if is_array_api(y) and not is_numpy(y):
         y = detached(y)
     else:
-        _check_numbers(y, tensors)
+        check_numbers(y, tensors)
     xp = array_namespace(X)
     narrow = "32" in str(getattr(y, "dtype", "")) and "32" in str(X.dtype)
     y = as_array(y, X, dtype=xp.float32 if narrow else xp.float64)
@@ -615,7 +602,8 @@ def _check_foreign_responses(
     return y
 
 
-def _check_counts(n_samples: int, n_responses: int | None, min_samples: int) -> None:
+def check_counts(n_samples: int, n_responses: int | None, min_samples: int) -> None:
+    """Refuse responses that are not as many as samples, or too few of both."""
     if n_responses is None:
         msg = "y=None was given; expected one response for each sample."
         raise ValueError(msg)
@@ -646,7 +634,7 @@ def _check_foreign_weight(sample_weight: Any, X: Array) -> Array:
     return weight
 
 
-def _check_numbers(y: Any, tensors: bool = False) -> None:
+def check_numbers(y: Any, tensors: bool = False) -> None:
     """Refuse words as responses, and several for each sample; say what is for them.
 
     With `tensors` there may be several.
@@ -720,65 +708,3 @@ def fits_in_memory(X: Any, memory_limit: Any = None) -> bool:
     """
     most = free_bytes() if memory_limit is None else memory_bytes(memory_limit)
     return ROOM * working_bytes(X) <= most
-
-
-def _check_stored(estimator: Any, X: Any) -> Any:
-    """Return samples that stay where they are; their values are checked when read."""
-    if len(X.shape) < 2 or 0 in X.shape or any(np.isnan(size) for size in X.shape):
-        msg = (
-            f"X has shape {tuple(X.shape)}; expected (n_samples, p1, …, pM) of known "
-            "sizes, at least one sample and one feature. Reshape X so that its first "
-            "axis counts samples."
-        )
-        raise ValueError(msg)
-    if np.dtype(X.dtype).kind not in "biuf":
-        msg = f"X has dtype {X.dtype}; expected real numbers."
-        raise ValueError(msg)
-    from sltr.samples.dask import sources
-    from sltr.samples.mapped import lazy_samples
-    from sltr.samples.stored import Budget, check_chunks
-
-    for source in sources(X) if is_dask(X) else [X]:
-        check_chunks(source)
-    shape = tuple(int(size) for size in X.shape[1:])
-    asked = getattr(estimator, "feature_shape", None)
-    if asked is not None:
-        shape = _check_shape(shape, asked)
-    progress = progress_of(estimator)
-    budget = Budget(memory_bytes(estimator.memory_limit))
-    return lazy_samples(X, shape, budget, progress)
-
-
-def _loaded(stored: Any, *, gaps: bool) -> np.ndarray:
-    """Return stored samples as an array.
-
-    What cannot be read, or is no number, is named, unless there may be `gaps`.
-    """
-    if gaps:
-        try:
-            return np.asarray(stored.source)
-        except Exception:
-            stored.name_bad_chunk()
-            raise
-    rows = np.concatenate(list(stored.map_rows(np.array, ())))
-    return rows.reshape(-1, *stored.source.shape[1:])
-
-
-def _check_beside_stored(
-    X: Any, y: Any, sample_weight: Any, labels: bool, tensors: bool, min_samples: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return responses and weights of stored samples: NumPy arrays of their dtype."""
-    if y is not None:
-        y = to_numpy(y)
-        if not labels:
-            _check_numbers(y, tensors)
-        y = y if tensors and y.ndim == 2 else column_or_1d(y, warn=True)
-    n_samples = X.shape[0]
-    _check_counts(n_samples, None if y is None else len(y), min_samples)
-    y = y if labels else _as_float(y, X.dtype)
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        msg = "y contains NaN or infinity; expected one finite value for each sample."
-        raise ValueError(msg)
-    given = None if sample_weight is None else to_numpy(sample_weight)
-    like = np.broadcast_to(np.zeros((), X.dtype), (n_samples, 1))
-    return y, _as_weight(given, like)

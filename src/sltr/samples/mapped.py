@@ -1,4 +1,4 @@
-"""Samples that stay where they are, as a fit sees them: opened, shifted, mapped.
+"""Samples that stay where they are, as a fit sees them: checked, shifted, mapped.
 
 It is apart from `front.py` because it is about files: a block of mapped samples is made
 of the entries it needs when it is read, so that products, passes and budgets know
@@ -14,16 +14,51 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import column_or_1d
 
 from sltr.arrays import Array, to_numpy
 from sltr.arrays.libraries import is_dask
+from sltr.arrays.resources import memory_bytes
 from sltr.core.tensor import mode_product
-from sltr.samples.dask import Chunked, as_declared, mapped_chunks
+from sltr.parameters import progress_of
+from sltr.samples.check import (
+    as_float,
+    as_weight,
+    check_counts,
+    check_mask,
+    check_numbers,
+    check_shape,
+)
+from sltr.samples.dask import Chunked, as_declared, mapped_chunks, sources
+from sltr.samples.labelled import Labels
 from sltr.samples.samples import InPlace
-from sltr.samples.stored import Budget, Stored
+from sltr.samples.stored import Budget, Stored, check_chunks
 
 if TYPE_CHECKING:
     from sltr.samples.front import Front
+
+
+def opened(estimator: Any, X: Any) -> Stored | Chunked:
+    """Return samples that stay where they are; their values are checked when read."""
+    if len(X.shape) < 2 or 0 in X.shape or any(np.isnan(size) for size in X.shape):
+        msg = (
+            f"X has shape {tuple(X.shape)}; expected (n_samples, p1, …, pM) of known "
+            "sizes, at least one sample and one feature. Reshape X so that its first "
+            "axis counts samples."
+        )
+        raise ValueError(msg)
+    if np.dtype(X.dtype).kind not in "biuf":
+        msg = f"X has dtype {X.dtype}; expected real numbers."
+        raise ValueError(msg)
+    for source in sources(X) if is_dask(X) else [X]:
+        check_chunks(source)
+    shape = tuple(int(size) for size in X.shape[1:])
+    asked = getattr(estimator, "feature_shape", None)
+    if asked is not None:
+        shape = check_shape(shape, asked)
+    progress = progress_of(estimator)
+    budget = Budget(memory_bytes(estimator.memory_limit))
+    return lazy_samples(X, shape, budget, progress)
 
 
 def lazy_samples(
@@ -38,6 +73,55 @@ def lazy_samples(
     if is_dask(X):
         return Chunked(as_declared(X), sample_shape, dtype, budget, progress=progress)
     return Stored(X, sample_shape, dtype, budget, progress=progress)
+
+
+def loaded(stored: Stored | Chunked, *, gaps: bool) -> np.ndarray:
+    """Return stored samples as an array.
+
+    What cannot be read, or is no number, is named, unless there may be `gaps`.
+    """
+    if gaps:
+        try:
+            return np.asarray(stored.source)
+        except Exception:
+            stored.name_bad_chunk()
+            raise
+    rows = np.concatenate(list(stored.map_rows(np.array, ())))
+    return rows.reshape(-1, *stored.source.shape[1:])
+
+
+def check_beside(
+    X: Any, y: Any, sample_weight: Any, labels: bool, tensors: bool, min_samples: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return responses and weights of stored samples: NumPy arrays of their dtype."""
+    if y is not None:
+        y = to_numpy(y)
+        if not labels:
+            check_numbers(y, tensors)
+        y = y if tensors and y.ndim == 2 else column_or_1d(y, warn=True)
+    n_samples = X.shape[0]
+    check_counts(n_samples, None if y is None else len(y), min_samples)
+    y = y if labels else as_float(y, X.dtype)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        msg = "y contains NaN or infinity; expected one finite value for each sample."
+        raise ValueError(msg)
+    given = None if sample_weight is None else to_numpy(sample_weight)
+    like = np.broadcast_to(np.zeros((), X.dtype), (n_samples, 1))
+    return y, as_weight(given, like)
+
+
+def mask_in_place(
+    estimator: Any, shape: tuple[int, ...], known: Labels | None
+) -> np.ndarray | None:
+    """Return the mask of samples that stay in a file or on a cluster; refuse fills."""
+    if estimator.missing != "error":
+        msg = (
+            f"missing={estimator.missing!r} was given for samples that stay in a file "
+            "or on a cluster; expected 'error'. Load X into memory, or fill the file."
+        )
+        raise ValueError(msg)
+    own = None if known is None else known.mask
+    return check_mask(own if estimator.mask is None else estimator.mask, shape)
 
 
 @dataclass(frozen=True, eq=False)

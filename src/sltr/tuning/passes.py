@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
+from itertools import chain
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from sltr.refine.low_rank import Sweeps, Swept, next_rank, spectra
 from sltr.refine.reweight import MAX_PASSES, Facts, facts_of
 from sltr.refine.stored_sweeps import BEST_STEPS, Packed, StoredSweeps
 from sltr.ridge import GramRidge
+from sltr.samples.mapped import Shifted
 from sltr.samples.samples import is_lazy
 from sltr.samples.stored import Budget
 from sltr.tuning.candidates import Candidate
@@ -44,7 +46,7 @@ from sltr.tuning.fits import (
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import CoefsOf, structure_coefs
 from sltr.tuning.policy import Policy
-from sltr.tuning.task import Task, ridge_pilots
+from sltr.tuning.task import Task, fits_single, middle_row, ridge_pilots
 
 # Arrays of the size of a coefficient that reweighting holds for each subset and
 # response: the facts, conjugate gradients, and the steps that are kept.
@@ -97,7 +99,7 @@ class StoredRefits:
         """
         pilots = ridge_pilots(task, training, [start.epsilon])
         estimates = start_estimates(task, pilots.coef[:, 0, ...], start, known)
-        own, shape = task.for_refits(task.policy.precision), task.samples.shape
+        own, shape = _for_refits(task), task.samples.shape
         X, budget = own.samples.X, task.samples.X.budget
         if prod(X.shape) * X.dtype.itemsize <= budget.limit // task.policy.held_share:
             held = X.collected(np.asarray, [], X.shape[1], X.dtype).reshape(-1, *shape)
@@ -364,6 +366,33 @@ class StoredRefits:
             return found.reshape(*some.shape[:2], *shape)
 
         return whole
+
+
+def _for_refits(task: Task) -> Task:
+    """Do what `Task.for_refits` does: samples are shifted and cast when they are read.
+
+    They are less the middle one of three, which are far apart.
+    """
+    samples, X, Y = task.samples, task.samples.X, task.Y
+    shift = np.zeros(X.shape[1], X.dtype)
+    if task.fit_intercept:
+        ends = sorted({0, X.shape[0] // 2, X.shape[0] - 1})
+        rows = [X.take(np.array([end])).map_rows(np.array, ()) for end in ends]
+        shift = middle_row(np.concatenate(list(chain.from_iterable(rows))))
+        Y = Y - middle_row(Y)
+    # The root mean square stands for the largest entry, which nobody has seen.
+    energy = task.system.mean_eigenvalue() * min(X.shape) / prod(X.shape)
+    dtype = np.dtype(task.policy.precision)
+    if not (fits_single(sqrt(energy)) and fits_single(float(np.abs(Y).max()))):
+        dtype = np.dtype("float64")
+    Z = samples.covariates
+    samples = replace(
+        samples,
+        X=Shifted(X, shift, dtype),
+        weight=samples.weight.astype(dtype),
+        covariates=None if Z is None else Z.astype(dtype),
+    )
+    return replace(task, samples=samples, Y=Y.astype(dtype), shift=shift)
 
 
 @dataclass(frozen=True, eq=False)

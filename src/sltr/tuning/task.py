@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import log10, prod, sqrt
+from math import log10, prod
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,9 @@ class Task:
 
     def centring(self, training: Array) -> Centring:
         """Return what removes intercept and covariates on each subset (S, n)."""
-        return Centring.of_subsets(
-            training,
-            self.samples.weight,
-            self.fit_intercept,
-            self.samples.covariates,
-        )
+        samples = self.samples
+        every = Centring(samples.weight, self.fit_intercept, samples.covariates)
+        return every.on(training)
 
     def with_loose_gap(self) -> Task:
         """Return the task with the duality gap that comparing candidates needs."""
@@ -99,13 +96,11 @@ class Task:
         Large means would take the digits that differences need. Numbers that single
         precision cannot hold stay in double.
         """
-        if is_lazy(self.samples.X):
-            return self._stored_for_refits(precision)
         xp, samples = array_namespace(self.Y), self.samples
         X, Y, shift = samples.flat, self.Y, 0.0 * samples.flat[0, :]
         if self.fit_intercept:
-            shift = _middle_row(X)
-            X, Y = X - shift, Y - _middle_row(Y)
+            shift = middle_row(X)
+            X, Y = X - shift, Y - middle_row(Y)
         dtype = None if precision is None else getattr(xp, precision)
         X_size, Y_size = (float(xp.max(xp.abs(values))) for values in (X, Y))
         if not (fits_single(X_size) and fits_single(Y_size)):
@@ -122,38 +117,8 @@ class Task:
         working = self.working and self.working.astype(Y.dtype)
         return replace(self, samples=samples, Y=Y, shift=shift, working=working)
 
-    def _stored_for_refits(self, precision: str | None) -> Task:
-        """Return the task of samples that are shifted and cast when they are read."""
-        from sltr.samples.mapped import Shifted
 
-        samples, X, Y = self.samples, self.samples.X, self.Y
-        shift = np.zeros(X.shape[1], X.dtype)
-        if self.fit_intercept:
-            ends = sorted({0, X.shape[0] // 2, X.shape[0] - 1})
-            shift = _middle_row(np.concatenate(list(_rows_of(X, np.array(ends)))))
-            Y = Y - _middle_row(Y)
-        # The root mean square stands for the largest entry, which nobody has seen.
-        energy = self.system.mean_eigenvalue() * min(X.shape) / prod(X.shape)
-        dtype = np.dtype(precision or X.dtype)
-        if not (fits_single(sqrt(energy)) and fits_single(float(np.abs(Y).max()))):
-            dtype = np.dtype("float64")
-        Z = samples.covariates
-        samples = replace(
-            samples,
-            X=Shifted(X, shift, dtype),
-            weight=samples.weight.astype(dtype),
-            covariates=None if Z is None else Z.astype(dtype),
-        )
-        return replace(self, samples=samples, Y=Y.astype(dtype), shift=shift)
-
-
-def _rows_of(X: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield these samples (1, P), read one by one: they are far apart."""
-    for row in rows:
-        yield from X.take(np.array([row])).map_rows(np.array, ())
-
-
-def _middle_row(rows: Array) -> Array:
+def middle_row(rows: Array) -> Array:
     """Return the middle one of the first, a central and the last row, by entry.
 
     It is close to most rows, and an entry that is far from all others leaves it alone,
