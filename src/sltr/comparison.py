@@ -41,7 +41,7 @@ from sklearn.model_selection import (
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.validation import has_fit_parameter
 
-from sltr.estimators.base import TensorResponses
+from sltr.estimators.fitted import TensorResponses
 from sltr.estimators.labels import label_indicators
 from sltr.parameters import import_optional, printable, refuse, unmasked
 from sltr.peers.elementary import TensorRidge, loo_parameters, loo_score, set_penalties

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 import sltr
 from sltr.core.estimate import absolute_radii
 from sltr.core.families import FAMILIES
-from sltr.estimators.base import scores_with_covariates
+from sltr.estimators.fitted import scores_with_covariates
 from sltr.samples.check import check_samples
 from sltr.tuning.candidates import Candidate, grid_about
 from sltr.tuning.folds import Folds

@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sltr
 from sltr import persistence
-from sltr.estimators.base import predict_linear
+from sltr.estimators.fitted import linear_scores
 from sltr.peers.elementary import TensorRidge
 from sltr.persistence import estimator_classes, load, save
 from sltr.persistence.files import check_destination, write_atomically
@@ -65,7 +65,7 @@ class StandIn(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sltr import SLTRClassifier, SLTRRegressor, SLTRRegressorCV, inference
 from sltr.datasets import label, load_nifti
-from sltr.estimators.base import linear_scores, predict_linear
+from sltr.estimators.fitted import linear_scores
 from sltr.plotting.modes import Modes
 from sltr.reporting import payload as payload_module
 from sltr.reporting import report
@@ -50,7 +50,7 @@ class TunedRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 class ManyClasses(ClassifierMixin, BaseEstimator):

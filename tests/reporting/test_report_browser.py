@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 
 from sltr.core.tensor import cp_to_tensor
-from sltr.estimators.base import predict_linear
+from sltr.estimators.fitted import linear_scores
 from sltr.inference import Patterns, Stability
 from sltr.reporting import report
 from sltr.samples.check import check_samples
@@ -72,7 +72,7 @@ class Tuned(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 class TunedRefined(Tuned):

@@ -345,7 +345,6 @@ def absolute_radii(
     "absolute" they are the radii.
     """
     xp = array_namespace(pilots)
-    check_choice("radius", radius, ("relative", "absolute"))
     n_modes = pilots.ndim - 1
     zeros = 0.0 * pilots[(slice(None), *([0] * n_modes))][:, None]
     sparse = lambda_sparse[None, :] + zeros

@@ -1,22 +1,17 @@
-"""What estimators share: predicting, warning, fits that leave nothing half changed."""
+"""What SLTR's estimators share: a fit's preparation, what it remembers, warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from html import escape
-from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import (
     BaseEstimator,
-    ClassifierMixin,
-    RegressorMixin,
     is_classifier,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,7 +20,8 @@ from sltr.arrays.resources import bytes_text
 from sltr.coefficients import coef_array, coef_thumbnail, target_name
 from sltr.core.estimate import Settings, make_sparsity
 from sltr.core.problem import Sparsity
-from sltr.core.tensor import flatten, numerical_ranks
+from sltr.core.tensor import numerical_ranks
+from sltr.estimators.fitted import ClassifierBeside, scores_with_covariates
 from sltr.estimators.labels import (
     calibrated_scores,
     class_weighted,
@@ -36,20 +32,17 @@ from sltr.estimators.labels import (
 from sltr.parameters import check_choice, refuse, verbose_logger, warn_caller
 from sltr.refine.lasso import MAX_STEPS as LASSO_STEPS
 from sltr.samples.check import (
-    check_new_samples,
     check_samples,
-    explained_overflow,
     measured_weight,
 )
 from sltr.samples.covariates import (
     Encoding,
-    encoding_of,
     remember_encoding,
     with_covariates,
 )
 from sltr.samples.front import Front, front_plan
 from sltr.samples.labelled import Labels
-from sltr.samples.samples import Samples, as_design, is_lazy
+from sltr.samples.samples import Samples, is_lazy
 from sltr.tuning.final import Fitted
 from sltr.tuning.folds import Split
 from sltr.tuning.policy import DEFAULT, Policy
@@ -135,6 +128,13 @@ class SLTRBase(BaseEstimator):
             samples, covariates, weight, fit_intercept=self.fit_intercept
         )
         return samples, weight
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit could use; the solver's are checked by it."""
+        check_choice("radius", self.radius, ("relative", "absolute"))
+        if self.standardize is not None:
+            scales = ("slices", "entries", "auto")
+            check_choice("standardize", self.standardize, scales)
 
     def _settings(self, front: Front, labels: Labels | None = None) -> Settings:
         """Return how problems are built, for samples that went through `front`."""
@@ -270,6 +270,7 @@ class SLTRBase(BaseEstimator):
         Maps are compared by leave-one-out errors, or on the given splits; those of a
         likelihood too by least squares, its first step from the null model.
         """
+        self._check_parameters()
         family = self._likelihood(samples, Y)
         plan = front_plan(
             samples,
@@ -460,136 +461,6 @@ def warn_of_pilot(residual: float, n_iter: int) -> None:
     )
 
 
-class RegressorBeside(RegressorMixin):
-    """A regressor that may predict from covariates beside the samples."""
-
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
-    ) -> float:
-        """Return R² of the predictions; arrays may be on a device."""
-        beside = {} if covariates is None else {"covariates": covariates}
-        predicted = to_numpy(self.predict(X, **beside))
-        weight = None if sample_weight is None else to_numpy(sample_weight)
-        return float(r2_score(to_numpy(y), predicted, sample_weight=weight))
-
-
-class TensorResponses(RegressorMixin):
-    """A regressor of responses of any shape, perhaps beside covariates."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        family = getattr(self, "family", None)
-        counts = isinstance(family, str) and family == "poisson"
-        tags.target_tags.positive_only = counts
-        tags.target_tags.multi_output = not counts
-        return tags
-
-    @overload
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        covariates: Any = None,
-        *,
-        multioutput: Literal["raw_values"],
-    ) -> np.ndarray: ...
-
-    @overload
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        covariates: Any = None,
-        *,
-        multioutput: Any = "uniform_average",
-    ) -> float: ...
-
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        covariates: Any = None,
-        *,
-        multioutput: Any = "uniform_average",
-    ) -> float | np.ndarray:
-        """Return R² of the predictions; of counts D², the deviance explained.
-
-        `multioutput` is scikit-learn's: "uniform_average", the mean over all
-        responses; "variance_weighted"; "raw_values", one for each response in their
-        shape; or weights of the responses, in that shape or flat.
-        """
-        shape_out = getattr(self, "shape_out_", ())
-        beside = {} if covariates is None else {"covariates": covariates}
-        predicted = to_numpy(self.predict(X, **beside))
-        truth = np.asarray(to_numpy(y))
-        if truth.ndim == 0 or (shape_out and truth.shape[1:] != shape_out):
-            msg = (
-                f"y has shape {truth.shape}; expected responses of the fitted shape "
-                f"{shape_out} for each sample."
-            )
-            raise ValueError(msg)
-        rows = len(truth), prod(shape_out)
-        if shape_out:
-            truth, predicted = truth.reshape(rows), predicted.reshape(rows)
-        if not isinstance(multioutput, str):
-            multioutput = np.ravel(multioutput)
-        weight = None if sample_weight is None else to_numpy(sample_weight)
-        if getattr(self, "missing_y", "error") != "error" and np.isnan(truth).any():
-            # Each response on the samples in which it was measured.
-            flat = truth.reshape(len(truth), -1), predicted.reshape(len(truth), -1)
-            pairs = zip(flat[0].T, flat[1].T, strict=True)
-            parts = np.array([_r2_part(one, other, weight) for one, other in pairs])
-            found = _averaged(parts[:, 0], parts[:, 1], multioutput)
-            return np.reshape(found, shape_out) if np.ndim(found) else float(found)
-        if getattr(self, "family", None) is not None:
-            return float(
-                d2_tweedie_score(truth, predicted, sample_weight=weight, power=1)
-            )
-        with explained_overflow():
-            found = r2_score(
-                truth, predicted, sample_weight=weight, multioutput=multioutput
-            )
-        raw = isinstance(multioutput, str) and multioutput == "raw_values"
-        return np.reshape(found, shape_out) if raw else float(found)
-
-
-def _r2_part(
-    truth: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None
-) -> tuple[float, float]:
-    """Return R² and the variance of one response where it was measured."""
-    known = ~np.isnan(truth)
-    share = np.ones(len(truth)) if weight is None else weight
-    score = r2_score(truth[known], predicted[known], sample_weight=share[known])
-    mean = np.average(truth[known], weights=share[known])
-    return score, float(share[known] @ (truth[known] - mean) ** 2)
-
-
-def _averaged(scores: np.ndarray, variances: np.ndarray, how: Any) -> Any:
-    """Return the average of scores that scikit-learn's `multioutput` asks for."""
-    if not isinstance(how, str):
-        return np.average(scores, weights=how)
-    if how == "raw_values":
-        return scores
-    check_choice("multioutput", how, ("uniform_average", "variance_weighted"))
-    return np.average(scores, weights=variances if how == "variance_weighted" else None)
-
-
-class ClassifierBeside(ClassifierMixin):
-    """A classifier that may predict from covariates beside the samples."""
-
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
-    ) -> float:
-        """Return the share of labels predicted right; arrays may be on a device."""
-        beside = {} if covariates is None else {"covariates": covariates}
-        labels = to_numpy(self.predict(X, **beside))
-        weight = None if sample_weight is None else to_numpy(sample_weight)
-        return float(accuracy_score(to_numpy(y), labels, sample_weight=weight))
-
-
 class CalibratedLabels(ClassifierBeside, SLTRBase):
     """Labels and probabilities from scores, by a sigmoid or a softmax."""
 
@@ -608,70 +479,3 @@ class CalibratedLabels(ClassifierBeside, SLTRBase):
         """Return calibrated probabilities, shape (n, n_classes)."""
         logits = to_numpy(self.decision_function(X, covariates=covariates))
         return probabilities(logits, own_sigmoids=has_own_sigmoids(self.sigmoids_))
-
-
-Fit = TypeVar("Fit", bound=Callable[..., Any])
-
-
-def unchanged_on_failure(fit: Fit) -> Fit:
-    """Make a `fit` that fails or is interrupted leave its estimator as it was."""
-
-    @wraps(fit)
-    def guarded(model, *args, **kwargs):
-        before = dict(vars(model))
-        try:
-            return fit(model, *args, **kwargs)
-        except BaseException:
-            vars(model).clear()
-            vars(model).update(before)
-            raise
-
-    return guarded  # type: ignore[return-value]
-
-
-def linear_scores(model: Any, X: Any) -> Array:
-    """Return ⟨coef, x⟩ + intercept, shape (n,), or (n, K) for K coefficients."""
-    check_is_fitted(model, "coef_")
-    design = as_design(check_new_samples(model, X))
-    coef, shape_out = model.coef_, getattr(model, "shape_out_", ())
-    if shape_out:
-        xp = array_namespace(coef)
-        columns = xp.reshape(coef, (-1, prod(shape_out)))
-        scores = design.inner(xp.matrix_transpose(columns))
-        return scores + as_array(xp.reshape(model.intercept_, (-1,)), scores)
-    single = coef.ndim == len(model.shape_in_)
-    scores = design.inner(flatten(coef[None, ...] if single else coef))
-    if single:
-        xp = array_namespace(scores)
-        return xp.reshape(scores, (-1,)) + float(model.intercept_)
-    return scores + as_array(model.intercept_, scores)
-
-
-def scores_with_covariates(model: Any, X: Any, covariates: Any = None) -> Array:
-    """Return ⟨coef, x⟩ + ⟨γ, z⟩ + intercept, shape (n,), or (n, K)."""
-    scores = linear_scores(model, X)
-    Z = encoding_of(model).encode(covariates, scores.shape[0])
-    if Z.shape[1] == 0:
-        return scores
-    slopes = as_array(model.covariate_coef_, scores)
-    xp = array_namespace(slopes)
-    if slopes.ndim > 1:
-        slopes = xp.matrix_transpose(xp.reshape(slopes, (-1, slopes.shape[-1])))
-    return scores + as_array(Z, scores) @ slopes
-
-
-def tensor_predictions(model: Any, X: Any, covariates: Any = None) -> Array:
-    """Return predictions (n, q1, …, qQ), or (n,) of numbers and of expected counts."""
-    scores = scores_with_covariates(model, X, covariates)
-    if getattr(model, "family", None) is not None:
-        from sltr.core.families import FAMILIES
-
-        return FAMILIES[model.family].mean(scores)
-    # A model of an earlier version has no shape of responses.
-    shape_out = getattr(model, "shape_out_", ())
-    return array_namespace(scores).reshape(scores, (scores.shape[0], *shape_out))
-
-
-def predict_linear(model: Any, X: Any) -> Array:
-    """Return the predictions of a fitted linear regressor, shape (n,)."""
-    return linear_scores(model, X)

@@ -70,6 +70,7 @@ def task_of_moments(model: Any) -> Task:
 
     The fit needs only their mean, with the weight of all of them, as one sample.
     """
+    model._check_parameters()
     kept: Moments = model._moments
     front = Front(model.shape_in_)
     xp, unit = array_namespace(kept.second), None

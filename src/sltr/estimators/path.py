@@ -16,6 +16,7 @@ from sltr.arrays import (
 from sltr.core.estimate import Settings
 from sltr.estimators.base import warn_of_pilot, warn_unless_converged
 from sltr.estimators.sltr import SLTRRegressor
+from sltr.parameters import check_choice
 from sltr.samples.check import check_samples
 from sltr.samples.front import Front
 from sltr.samples.labelled import Labels
@@ -111,6 +112,7 @@ def sltr_path(
     >>> path.coef.shape, np.count_nonzero(path.coef, axis=(1, 2)).tolist()
     ((3, 5, 4), [20, 2, 0])
     """
+    check_choice("radius", radius, ("relative", "absolute"))
     settings = Settings(coupling, weights, solver, tol, max_iter, n_jobs)
     pairs = grid_pairs(lambdas_sparse, lambdas_low)
     model = SLTRRegressor(memory_limit=memory_limit)

@@ -21,11 +21,13 @@ from sltr.core.tensor import flatten
 from sltr.estimators.base import (
     CalibratedLabels,
     SLTRBase,
+    warn_of_lasso,
+    warn_unless_converged,
+)
+from sltr.estimators.fitted import (
     TensorResponses,
     tensor_predictions,
     unchanged_on_failure,
-    warn_of_lasso,
-    warn_unless_converged,
 )
 from sltr.estimators.labels import (
     Targets,
@@ -89,12 +91,17 @@ class _SLTR(SLTRBase):
     progress: Callable[[int, int], None] | None = None
     verbose: int = 0
 
-    def _candidate(self, task: Task, folds: Folds | None) -> Candidate:
+    def _check_parameters(self) -> None:
         check_choice("responses", self.responses, RESPONSES)
+        check_nonnegative(self.lambda_sparse, "lambda_sparse")
+        check_nonnegative(self.lambda_low, "lambda_low")
+        super()._check_parameters()
+
+    def _candidate(self, task: Task, folds: Folds | None) -> Candidate:
         return Candidate(
             self._chosen_epsilon(task, folds),
-            check_nonnegative(self.lambda_sparse, "lambda_sparse"),
-            check_nonnegative(self.lambda_low, "lambda_low"),
+            float(self.lambda_sparse),
+            float(self.lambda_low),
             shared=bool(task.shape_out) and self.responses == "shared",
         )
 

@@ -15,11 +15,13 @@ from sltr.arrays.resources import bytes_text
 from sltr.estimators.base import (
     CalibratedLabels,
     SLTRBase,
+    warn_of_lasso,
+    warn_unless_converged,
+)
+from sltr.estimators.fitted import (
     TensorResponses,
     tensor_predictions,
     unchanged_on_failure,
-    warn_of_lasso,
-    warn_unless_converged,
 )
 from sltr.estimators.labels import Targets, fit_sigmoids, own_logits
 from sltr.parameters import check_choice, progress_of, refuse, warn_caller
@@ -86,6 +88,15 @@ class _SLTRCV(SLTRBase):
     progress: Callable[[int, int], None] | None = None
     verbose: int = 0
 
+    def _check_parameters(self) -> None:
+        check_choice("rule", self.rule, RULES)
+        if isinstance(self.scoring, str):
+            get_scorer(self.scoring)
+        elif self.scoring is not None and not callable(self.scoring):
+            refuse("scoring", self.scoring, "a name, a callable or None")
+        check_sharing(self.responses, ())
+        super()._check_parameters()
+
     def _refinements(self, X: Any, n_items: int) -> list[str | None]:
         """Return what to try: by default what there is room for, and what obeys."""
         asked = check_refinements(self.refine)
@@ -131,17 +142,10 @@ class _SLTRCV(SLTRBase):
     def _tried(
         self, X: Any, n_items: int = 6
     ) -> tuple[list[tuple[float, float]], list[str | None]]:
-        """Check the settings; return the pairs of radii and refinements to try.
+        """Return the pairs of radii and the refinements to try.
 
         `n_items` are the subsets, all samples among them, times the responses.
         """
-        check_choice("rule", self.rule, RULES)
-        if isinstance(self.scoring, str):
-            get_scorer(self.scoring)
-        elif self.scoring is not None and not callable(self.scoring):
-            refuse("scoring", self.scoring, "a name, a callable or None")
-        check_choice("radius", self.radius, ("relative", "absolute"))
-        check_sharing(self.responses, ())
         pairs = grid_pairs(self.lambdas_sparse, self.lambdas_low)
         return pairs, self._refinements(X, n_items)
 

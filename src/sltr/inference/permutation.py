@@ -34,7 +34,7 @@ from sltr.arrays import (
 )
 from sltr.core.prox import soft_threshold, threshold_singular_values
 from sltr.core.tensor import fold, unfold
-from sltr.estimators.base import TensorResponses
+from sltr.estimators.fitted import TensorResponses
 from sltr.estimators.labels import Targets
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV

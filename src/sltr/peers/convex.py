@@ -19,7 +19,7 @@ from sltr.arrays import (
     as_array,
     to_python,
 )
-from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.estimators.fitted import linear_scores, unchanged_on_failure
 from sltr.estimators.labels import label_shift
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.penalised import (
@@ -282,7 +282,7 @@ class _Convex(BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 class _ConvexRegressor(RegressorMixin, _Convex):

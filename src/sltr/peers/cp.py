@@ -10,7 +10,11 @@ import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array
 from sltr.core.families import FAMILIES
-from sltr.estimators.base import ClassifierBeside, RegressorBeside, unchanged_on_failure
+from sltr.estimators.fitted import (
+    ClassifierBeside,
+    RegressorBeside,
+    unchanged_on_failure,
+)
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sltr.arrays import Array, array_namespace, as_array, to_numpy, to_python
 from sltr.core.prox import soft_threshold
 from sltr.core.tensor import numerical_ranks
-from sltr.estimators.base import (
+from sltr.estimators.fitted import (
     TensorResponses,
-    predict_linear,
+    linear_scores,
     tensor_predictions,
     unchanged_on_failure,
 )
@@ -171,7 +171,7 @@ class ElemRidge(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,) for samples of the fitted shape."""
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 def _pilot(

@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
 from sltr.core.families import FAMILIES
-from sltr.estimators.base import (
+from sltr.estimators.fitted import (
     RegressorBeside,
     scores_with_covariates,
     unchanged_on_failure,

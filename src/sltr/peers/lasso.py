@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import ElasticNet, enet_path
 
 from sltr.arrays import Array, as_array, to_numpy
-from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.estimators.fitted import linear_scores, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import LinearTrials, search
 from sltr.peers.units import centre
@@ -57,7 +57,7 @@ class _Lasso(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 class _Plain(_Lasso):

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import MultiTaskLasso
 
 from sltr.arrays import Array, as_array, to_numpy
-from sltr.estimators.base import (
+from sltr.estimators.fitted import (
     TensorResponses,
     tensor_predictions,
     unchanged_on_failure,

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from sltr.arrays import Array, as_array
-from sltr.estimators.base import linear_scores, unchanged_on_failure
+from sltr.estimators.fitted import linear_scores, unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.peers.convex import _Convex, _ConvexRegressor, _ConvexRegressorCV
 from sltr.samples.check import check_samples

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import cp_to_tensor, flatten
-from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.estimators.fitted import linear_scores, unchanged_on_failure
 from sltr.parameters import (
     check_count,
     check_nonnegative,
@@ -337,7 +337,7 @@ class _SURF(BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 @dataclass(eq=False, repr=False)

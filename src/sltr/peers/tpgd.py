@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import flatten, mode_product, unfold
-from sltr.estimators.base import predict_linear, unchanged_on_failure
+from sltr.estimators.fitted import linear_scores, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import LinearTrials, search
 from sltr.peers.units import centre
@@ -432,7 +432,7 @@ class _TPGD(BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return predictions of shape (n,)."""
-        return predict_linear(self, X)
+        return linear_scores(self, X)
 
 
 @dataclass(eq=False, repr=False)

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace
-from sltr.estimators.base import unchanged_on_failure
+from sltr.estimators.fitted import unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative
 from sltr.peers.glm import (
     _TensorGLMBase,

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from sltr.estimators.base import RegressorBeside, unchanged_on_failure
+from sltr.estimators.fitted import RegressorBeside, unchanged_on_failure
 from sltr.parameters import check_count, check_sequence
 from sltr.peers.glm import (
     ALPHAS_RIDGE,

@@ -68,78 +68,101 @@ def check_samples(
     X, known = unlabelled(X)
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
     X = X if reset else aligned(estimator, X, known)
-    sample_weight = check_plain(sample_weight, "sample_weight")
-    measured, response_names = None, _names_of_columns(y)
+    weight = check_plain(sample_weight, "sample_weight")
+    measured, names = None, _names_of_columns(y)
+    shape_out: tuple[int, ...] = ()
     if tensors:
         y, shape_out = _response_rows(y)
         y, measured = _without_gaps(estimator, y)
-    stored = None
-    if _is_left_in_place(estimator, X):
-        from sltr.samples.mapped import check_beside, loaded, mask_in_place, opened
+    X = _read_if_it_fits(estimator, X)
+    if is_lazy(X):
+        from sltr.samples.mapped import check_beside, mask_in_place
 
-        stored = opened(estimator, X)
-        if fits_in_memory(X, estimator.memory_limit):
-            X, stored = loaded(stored, gaps=_takes_gaps(estimator)), None
-    if stored is not None:
-        X = stored
-        y, weight = check_beside(X, y, sample_weight, labels, tensors, min_samples)
-        _set_n_features(estimator, X.source.shape[1])
-    elif is_array_api(X) and not is_numpy(X):
-        with explained_memory():
-            X = check_foreign_tensor(X, finite=not _takes_gaps(estimator))
-            y = _check_foreign_responses(X, y, labels, tensors, min_samples)
-        _set_n_features(estimator, X.shape[1])
-        weight = _check_foreign_weight(sample_weight, X)
+        y, weight = check_beside(X, y, weight, labels, tensors, min_samples)
+        given, gaps = tuple(X.source.shape), _takes_gaps(estimator)
+        kept = mask_in_place(estimator, X.sample_shape, known) if gaps else None
     else:
-        if not reset:
-            _check_tensor_shape(estimator, X)
-        if not labels:
-            check_numbers(y, tensors)
-        with explained_overflow():
-            X, y = validate_data(
-                estimator,
-                X,
-                y,
-                dtype=(np.float64, np.float32),
-                allow_nd=True,
-                y_numeric=not labels,
-                multi_output=tensors,
-                ensure_min_samples=min_samples,
-                ensure_all_finite=not _takes_gaps(estimator),
-                reset=reset,
+        if is_array_api(X) and not is_numpy(X):
+            with explained_memory():
+                X = check_foreign_tensor(X, finite=not _takes_gaps(estimator))
+                y = _check_foreign_responses(X, y, labels, tensors, min_samples)
+            weight = _check_foreign_weight(weight, X)
+        else:
+            X, y, weight = _checked_by_sklearn(
+                estimator, X, y, weight, labels, tensors, min_samples, reset
             )
-            y = column_or_1d(y, warn=True) if labels else as_float(y, X.dtype)
-            weight = as_weight(sample_weight, X)
-    n_axes = X.ndim if stored is None else len(X.source.shape)
-    kept = None
-    if stored is None:
-        mask = None if known is None else known.mask
+        given, mask = tuple(X.shape), None if known is None else known.mask
         X, kept = _check_values(X, None if labels else y, estimator, mask)
-    elif _takes_gaps(estimator):
-        kept = mask_in_place(estimator, X.sample_shape, known)
     samples = Samples(X, y, weight, kept=kept, labels=known, measured=measured)
-    if tensors and reset:
-        estimator.shape_out_ = shape_out
-        estimator.__dict__.pop("response_names_", None)
-        if response_names is not None and shape_out:
-            estimator.response_names_ = response_names
-    elif tensors and shape_out != tuple(estimator.shape_out_):
-        msg = (
-            f"y has shape {shape_out} per sample; expected that of the first chunk, "
-            f"{tuple(estimator.shape_out_)}."
-        )
-        raise ValueError(msg)
+    if tensors:
+        _remember_responses(estimator, shape_out, names, reset=reset)
     if reset:
-        estimator.shape_in_ = samples.shape
-        if n_axes > 2:
-            # The length of the first mode is no number of features; tools that find
-            # one there (MAPIE) would predict for rows of that length.
-            del estimator.n_features_in_
-        remember_labels(estimator, known, len(samples.shape))
+        _remember_shape(estimator, samples, given, is_numpy(X))
     else:
         _check_fitted_shape(estimator, samples.shape)
     samples = _drop_weightless(samples, min_samples)
     return _filled(samples, estimator) if _takes_gaps(estimator) else samples
+
+
+def _read_if_it_fits(estimator: Any, X: Any) -> Any:
+    """Return samples in memory as they are; others opened, or read if they fit."""
+    if not _is_left_in_place(estimator, X):
+        return X
+    from sltr.samples.mapped import loaded, opened
+
+    stored = opened(estimator, X)
+    if fits_in_memory(X, estimator.memory_limit):
+        return loaded(stored, gaps=_takes_gaps(estimator))
+    return stored
+
+
+def _checked_by_sklearn(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    weight: Any,
+    labels: bool,
+    tensors: bool,
+    min_samples: int,
+    reset: bool,
+) -> tuple[Array, Array, Array]:
+    """Return samples, responses and weights as NumPy arrays."""
+    if not reset:
+        _check_tensor_shape(estimator, X)
+    if not labels:
+        check_numbers(y, tensors)
+    with explained_overflow():
+        X, y = validate_data(
+            estimator,
+            X,
+            y,
+            dtype=(np.float64, np.float32),
+            allow_nd=True,
+            y_numeric=not labels,
+            multi_output=tensors,
+            ensure_min_samples=min_samples,
+            ensure_all_finite=not _takes_gaps(estimator),
+            reset=reset,
+        )
+        y = column_or_1d(y, warn=True) if labels else as_float(y, X.dtype)
+        return X, y, as_weight(weight, X)
+
+
+def _remember_responses(
+    estimator: Any, shape: tuple[int, ...], names: list[str] | None, *, reset: bool
+) -> None:
+    """Set the shape of a response, and names of a table's; or check that shape."""
+    if reset:
+        estimator.shape_out_ = shape
+        estimator.__dict__.pop("response_names_", None)
+        if names is not None and shape:
+            estimator.response_names_ = names
+    elif shape != tuple(estimator.shape_out_):
+        msg = (
+            f"y has shape {shape} per sample; expected that of the first chunk, "
+            f"{tuple(estimator.shape_out_)}."
+        )
+        raise ValueError(msg)
 
 
 def _check_running(estimator: Any) -> None:
@@ -224,10 +247,19 @@ def measured_weight(estimator: Any, y: Any, sample_weight: Any) -> Any:
     return np.where(some, 1.0 if sample_weight is None else to_numpy(sample_weight), 0)
 
 
-def _set_n_features(estimator: Any, n_features: int) -> None:
-    """Remember what scikit-learn remembers of its own input."""
-    estimator.n_features_in_ = n_features
-    estimator.__dict__.pop("feature_names_in_", None)
+def _remember_shape(
+    estimator: Any, samples: Samples, given: tuple[int, ...], by_sklearn: bool
+) -> None:
+    """Set what scikit-learn sets for the samples it checks, and what they know."""
+    estimator.shape_in_ = samples.shape
+    if not by_sklearn:
+        estimator.n_features_in_ = given[1]
+        estimator.__dict__.pop("feature_names_in_", None)
+    if len(given) > 2:
+        # The length of the first mode is no number of features; tools that find
+        # one there (MAPIE) would predict for rows of that length.
+        del estimator.n_features_in_
+    remember_labels(estimator, samples.labels, len(samples.shape))
 
 
 def as_float(y: np.ndarray, dtype: Any) -> np.ndarray:

@@ -22,7 +22,6 @@ from sltr.arrays import (
 )
 from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import mode_product
-from sltr.parameters import check_choice
 from sltr.samples.centring import Centring
 from sltr.samples.samples import Samples, is_lazy
 
@@ -195,8 +194,6 @@ def front_plan(
     explain: beside these, and an intercept, they say nothing. Responses are not looked
     at, and samples that stay in a file or on a cluster only for their deviations.
     """
-    if standardize is not None:
-        check_choice("standardize", standardize, ("slices", "entries", "auto"))
     modes: tuple[SmoothMode, ...] = ()
     if smooth is not None:
         from sltr.samples.smooth import smooth_modes
