@@ -8,7 +8,7 @@ from itertools import product
 from math import isnan, nan, prod
 from numbers import Integral, Real
 from sys import float_info
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from sltr.ridge import choose_epsilon
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, ridge_pilots
-
-if TYPE_CHECKING:
-    pass
 
 # Fractions of the maxima: 0 is the pilot itself, 1 leaves a constraint out.
 LAMBDAS = (0.0, 0.3, 1.0)
