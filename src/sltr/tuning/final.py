@@ -20,9 +20,15 @@ from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.choose import AVERAGES, Choice, Member, sample_losses
 from sltr.tuning.evidence import is_found
-from sltr.tuning.fits import PlainFits, pilot_where_zero, plain_fits, refit_coefs
+from sltr.tuning.fits import (
+    CoefsOf,
+    PlainFits,
+    pilot_where_zero,
+    plain_fits,
+    refit_coefs,
+)
 from sltr.tuning.folds import Folds, close_to, fold_batches
-from sltr.tuning.held_out import CoefsOf, HeldOut
+from sltr.tuning.held_out import HeldOut
 from sltr.tuning.task import (
     Pilots,
     Task,

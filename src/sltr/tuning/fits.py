@@ -20,7 +20,7 @@ from sltr.core.estimate import (
     estimate_path,
 )
 from sltr.core.tensor import flatten, unfold
-from sltr.refine.factors import Unfoldings
+from sltr.refine.factors import Structure, Unfoldings, take
 from sltr.refine.lasso import LARGE, lasso, refit_on_support
 from sltr.refine.low_rank import CPStep, Sweeps, Swept, TuckerStep
 from sltr.refine.reweight import Facts, reweighted
@@ -28,6 +28,9 @@ from sltr.refine.subsets import Subsets, feature_variance
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.task import Task
+
+# Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
+CoefsOf = Callable[[Sequence[int]], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,21 @@ def as_rows(
         return xp.reshape(tensors, (*batch, prod(shape)))
     entries = xp.reshape(tensors, (*batch[:-1], prod(shape), prod(shared)))
     return xp.matrix_transpose(entries)
+
+
+def structure_coefs(task: Task, structure: Structure) -> CoefsOf:
+    """Return what gives the coefficients of CP or Tucker tensors, one of each item."""
+    xp, shape, shared = array_namespace(task.Y), task.samples.shape, task.shared
+    k = 1 if shared else task.Y.shape[1]
+
+    def coefs(subsets: Sequence[int]) -> Array:
+        items = [s * k + response for s in subsets for response in range(k)]
+        some = take(structure, as_array(items, task.Y, dtype=xp.int64))
+        tensors = xp.reshape(some.coef(), (len(subsets), k, *shape, *shared))
+        rows = as_rows(tensors, shape, shared)
+        return xp.reshape(rows, (*rows.shape[:2], *shape))
+
+    return coefs
 
 
 def plain_fits(
@@ -371,11 +389,8 @@ def refit_coefs(
             ridges = [c.ridge for c in low_rank if c.ridge is not None]
             start = low_rank_start(task, training, estimates, steps, ridges)
             for candidate, swept in given_low_rank(start, low_rank):
-                coef = xp.reshape(swept.coef(), estimates.shape)
-                rows = as_rows(coef, task.samples.shape, task.shared)
-                coefs[candidate] = xp.reshape(
-                    rows, (*rows.shape[:2], *task.samples.shape)
-                )
+                coefs_of = structure_coefs(task, swept.structure)
+                coefs[candidate] = coefs_of(range(training.shape[0]))
     return {c: xp.astype(coef, dtype) for c, coef in coefs.items()}
 
 

@@ -22,19 +22,16 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.arrays.resources import row_ranges
-from sltr.refine.factors import CP, Structure, take
+from sltr.refine.factors import CP, Structure
 from sltr.refine.low_rank import CPStep
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate, Grid
-from sltr.tuning.fits import PlainFits, as_rows
+from sltr.tuning.fits import CoefsOf, PlainFits
 from sltr.tuning.folds import Folds
 from sltr.tuning.task import Pilots, Task
 
 if TYPE_CHECKING:
     from sltr.tuning.likelihood import Working
-
-# Takes the numbers of some subsets, returns coefficients (s, K, p1, …, pM) on them.
-CoefsOf = Callable[[Sequence[int]], Array]
 
 
 class Row(NamedTuple):
@@ -164,21 +161,6 @@ def dense_coefs(task: Task, batches: Sequence[Array]) -> CoefsOf:
         parts = [xp.reshape(part, (*part.shape[:2], *shape)) for part in batches]
         whole = xp.concat(parts, axis=0)
         return xp.take(whole, as_array(list(subsets), whole, dtype=xp.int64), axis=0)
-
-    return coefs
-
-
-def structure_coefs(task: Task, structure: Structure) -> CoefsOf:
-    """Return what gives the coefficients of CP or Tucker tensors, one of each item."""
-    xp, shape, shared = array_namespace(task.Y), task.samples.shape, task.shared
-    k = 1 if shared else task.Y.shape[1]
-
-    def coefs(subsets: Sequence[int]) -> Array:
-        items = [s * k + response for s in subsets for response in range(k)]
-        some = take(structure, as_array(items, task.Y, dtype=xp.int64))
-        tensors = xp.reshape(some.coef(), (len(subsets), k, *shape, *shared))
-        rows = as_rows(tensors, shape, shared)
-        return xp.reshape(rows, (*rows.shape[:2], *shape))
 
     return coefs
 

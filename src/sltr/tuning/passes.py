@@ -36,15 +36,16 @@ from sltr.samples.samples import is_lazy
 from sltr.samples.stored import Budget
 from sltr.tuning.candidates import Candidate
 from sltr.tuning.fits import (
+    CoefsOf,
     LowRankStart,
     given_low_rank,
     items_of,
     lasso_fits,
     reweighted_fits,
     start_estimates,
+    structure_coefs,
 )
 from sltr.tuning.folds import Folds, fold_batches
-from sltr.tuning.held_out import CoefsOf, structure_coefs
 from sltr.tuning.policy import Policy
 from sltr.tuning.task import Task, fits_single, middle_row, ridge_pilots
 

@@ -29,6 +29,7 @@ from sltr.tuning.fits import (
     plain_fits,
     reweighted_fits,
     start_estimates,
+    structure_coefs,
 )
 from sltr.tuning.folds import Folds, Split
 from sltr.tuning.held_out import (
@@ -44,7 +45,6 @@ from sltr.tuning.held_out import (
     scale_factors,
     shares_nonzero,
     smaller_is_worth_it,
-    structure_coefs,
 )
 from sltr.tuning.task import Pilots, Task, fits_single, ridge_pilots
 

@@ -22,7 +22,7 @@ from sltr.core.estimate import independent_pilots
 from sltr.refine.factors import CP
 from sltr.refine.low_rank import Swept
 from sltr.tuning.candidates import Candidate, Grid
-from sltr.tuning.fits import PlainFits, as_tensors, grid_fits
+from sltr.tuning.fits import PlainFits, as_tensors, grid_fits, structure_coefs
 from sltr.tuning.folds import Folds, fold_batches
 from sltr.tuning.held_out import (
     HeldOut,
@@ -37,7 +37,6 @@ from sltr.tuning.held_out import (
     predicted,
     shares_nonzero,
     smaller_is_worth_it,
-    structure_coefs,
 )
 from sltr.tuning.passes import (
     LASSO_ROUNDS,
