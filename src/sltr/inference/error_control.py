@@ -196,14 +196,14 @@ def significant(
     else:
         p_value = _adjusted(2.0 * student.sf(size, freedom))
     return Significant(
-        (p_value <= level).reshape(shape),
-        p_value.reshape(shape),
-        statistic.reshape(shape),
-        float(level),
-        control,
-        tolerance,
-        np.stack(np.unravel_index(np.array(regions, dtype=int), shape), axis=1),
-        samples.labels,
+        selected=(p_value <= level).reshape(shape),
+        p_value=p_value.reshape(shape),
+        statistic=statistic.reshape(shape),
+        level=float(level),
+        control=control,
+        tolerance=tolerance,
+        regions=np.stack(np.unravel_index(np.array(regions, int), shape), axis=1),
+        labels=samples.labels,
     )
 
 

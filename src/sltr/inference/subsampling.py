@@ -167,15 +167,15 @@ def stability(
     n_selected = float(np.mean([one.sum() for one in picked]))
     share = n_selected**2 / n_entries
     return Stability(
-        frequency,
-        frequency >= threshold - 1e-9,
-        float(threshold),
-        n_largest,
-        n_selected,
-        bound * share,
-        share / (2.0 * threshold - 1.0),
-        len(halves),
-        samples.labels,
+        frequency=frequency,
+        selected=frequency >= threshold - 1e-9,
+        threshold=float(threshold),
+        n_largest=n_largest,
+        n_selected=n_selected,
+        max_false=bound * share,
+        max_false_worst=share / (2.0 * threshold - 1.0),
+        n_halves=len(halves),
+        labels=samples.labels,
     )
 
 

@@ -152,17 +152,17 @@ def prepare(
     X = xp.reshape(residue * scale, samples.X.shape)
     del residue  # as large as X, whose unfoldings are made next
     return Prepared(
-        TensorGLM(Unfoldings.of(X, weight), y, weight, Z, FAMILIES[family]),
-        total,
-        weight_unit,
-        weighted.shape[1],
-        X_size,
-        y_size,
-        X_shift,
-        y_shift,
-        X_unit,
-        y_unit,
-        fit_intercept,
+        problem=TensorGLM(Unfoldings.of(X, weight), y, weight, Z, FAMILIES[family]),
+        total=total,
+        weight_unit=weight_unit,
+        n_covariates=weighted.shape[1],
+        X_size=X_size,
+        y_size=y_size,
+        X_shift=X_shift,
+        y_shift=y_shift,
+        X_unit=X_unit,
+        y_unit=y_unit,
+        fit_intercept=fit_intercept,
     )
 
 

@@ -162,11 +162,11 @@ def search(
             found.append(label_scores(indicators[test], chosen))
     names = found[0] if found else {}
     return Searched(
-        winner,
-        {name: values[winner] for name, values in params.items()},
-        float(scores[:, winner].mean()),
-        cv_table(params, scores),
-        default,
-        converged.count(False),
-        {name: np.array([fold[name] for fold in found]) for name in names},
+        index=winner,
+        params={name: values[winner] for name, values in params.items()},
+        best_score=float(scores[:, winner].mean()),
+        table=cv_table(params, scores),
+        scored_by=default,
+        n_unconverged=converged.count(False),
+        label_scores={name: np.array([fold[name] for fold in found]) for name in names},
     )

@@ -264,13 +264,7 @@ def model_facts(
         "settings": {} if answer else given_settings(model, tuned),
         "by_loo": {} if answer else chosen_by_loo(model),
         "by_folds": {} if answer else chosen_by_folds(model),
-        "n_folds": candidates and candidates["nFolds"],
-        "folds": candidates
-        and folds_text(getattr(search, "cv", None), candidates["nFolds"]),
-        "n_candidates": candidates and len(candidates["rows"]),
-        "cv_score": candidates and candidates["mean"][candidates["chosen"]],
-        "cv_error": candidates and candidates["error"][candidates["chosen"]],
-        "scoring": candidates and candidates["scoring"],
+        **_search_facts(search, candidates),
         "n_nonzero": int(np.count_nonzero(coefs)),
         "n_entries": entries_looked_at(model, coefs),
         "ranks": ranks,
@@ -281,10 +275,26 @@ def model_facts(
         "certificate": _certificate(convergence, kinds, answer),
         "n_passes": getattr(model, "n_passes_", 0.0),
         "n_test": outcome.n_samples if held_out else 0,
-        "score": outcome.scores[0],
         "headline": headline(model, outcome, candidates, held_out),
         "version": package_version(),
     }
+
+
+def _search_facts(search: Any, candidates: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what is stated about the candidates of a search; None where is none."""
+    names = ("n_folds", "folds", "n_candidates", "cv_score", "cv_error", "scoring")
+    if not candidates:
+        return dict.fromkeys(names)
+    n_folds, chosen = candidates["nFolds"], candidates["chosen"]
+    known = (
+        n_folds,
+        folds_text(getattr(search, "cv", None), n_folds),
+        len(candidates["rows"]),
+        candidates["mean"][chosen],
+        candidates["error"][chosen],
+        candidates["scoring"],
+    )
+    return dict(zip(names, known, strict=True))
 
 
 def slopes_of(model: Any, targets: Sequence[str]) -> dict[str, list[float]]:
@@ -371,11 +381,10 @@ def _cross_validated(
             own = getattr(model, "null_score_", None) if chosen is None else None
             null = 0.5 if name == "roc_auc" else own
             return plain, (float(folds.mean()), error), null
-    if candidates and candidates["mean"][candidates["chosen"]] is not None:
-        error = candidates["error"][candidates["chosen"]]
-        mean = candidates["mean"][candidates["chosen"]]
-        return candidates["scoring"], (mean, error), None
-    return "", None, None
+    facts = _search_facts(model, candidates)
+    if facts["cv_score"] is None:
+        return "", None, None
+    return facts["scoring"], (facts["cv_score"], facts["cv_error"]), None
 
 
 def _three(value: float) -> str:
