@@ -42,7 +42,8 @@ from sltr.samples.covariates import (
 )
 from sltr.samples.front import Front, front_plan
 from sltr.samples.labelled import Labels
-from sltr.samples.samples import Samples, is_lazy
+from sltr.samples.samples import Samples, is_lazy, passes_made
+from sltr.tuning.candidates import Candidate
 from sltr.tuning.final import Fitted
 from sltr.tuning.folds import Split
 from sltr.tuning.policy import DEFAULT, Policy
@@ -54,14 +55,6 @@ if TYPE_CHECKING:
 
 # Of a likelihood's pilot; Newton's steps end far below it.
 LARGEST_RESIDUAL = 1e-4
-# What a fit may do to its samples beforehand, and what stands for nothing.
-FRONT_DEFAULTS = {
-    "mask": None,
-    "missing": "error",
-    "missing_y": "error",
-    "standardize": None,
-    "smooth": None,
-}
 
 
 def diagram_with_coef(model: Any) -> str:
@@ -322,18 +315,19 @@ class SLTRBase(BaseEstimator):
         """Whether a fit looks at the responses to choose its map."""
         return self.standardize == "auto" or self.smooth is not None
 
-    def _refuse_maps(self, why: str) -> None:
-        """Refuse what is learnt from all samples at once."""
-        for name, default in FRONT_DEFAULTS.items():
-            value = getattr(self, name, default)
-            if value is not None and not (isinstance(value, str) and value == default):
-                msg = f"{name} was given; expected {default!r}, since {why}. Use fit."
-                raise ValueError(msg)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
+
+    def _remember_fit(self, task: Task, fitted: Fitted, best: Candidate) -> None:
+        """Set how the fit on all samples was found; warn if it ran out of budget."""
+        gap, n_iter = to_numpy(fitted.gap[0, :]), to_numpy(fitted.n_iter[0, :])
+        warn_unless_converged(fitted.converged[0, :], gap, task.settings.tol)
+        self.epsilon_, self.refine_settings_ = best.epsilon, best.settings
+        self.pilot_method_ = task.system.method
+        self.dual_gap_, self.n_iter_ = fitted.dual_gap, max(1, int(n_iter.max()))
+        self.n_passes_ = passes_made(task.samples.X)
 
     def _set_coef(self, task: Task, fitted: Fitted, scale: np.ndarray | None) -> None:
         """Set the fit on all samples; that of a single response loses its axis.

@@ -18,6 +18,27 @@ from sltr.samples.front import Front
 from sltr.samples.samples import Samples
 from sltr.tuning.task import Task
 
+# What a fit may do to its samples beforehand, and what stands for nothing.
+MAPS = {
+    "mask": None,
+    "missing": "error",
+    "missing_y": "error",
+    "standardize": None,
+    "smooth": None,
+}
+
+
+def refuse_maps(model: Any) -> None:
+    """Refuse what is learnt from all samples at once."""
+    for name, default in MAPS.items():
+        value = getattr(model, name, default)
+        if value is not None and not (isinstance(value, str) and value == default):
+            msg = (
+                f"{name} was given; expected {default!r}, since chunks of partial_fit "
+                "are not kept. Use fit."
+            )
+            raise ValueError(msg)
+
 
 def squares_only(model: Any) -> bool:
     """Say whether a model is of least squares, which needs but moments of samples."""

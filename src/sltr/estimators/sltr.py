@@ -22,7 +22,6 @@ from sltr.estimators.base import (
     CalibratedLabels,
     SLTRBase,
     warn_of_lasso,
-    warn_unless_converged,
 )
 from sltr.estimators.fitted import (
     TensorResponses,
@@ -41,6 +40,7 @@ from sltr.estimators.partial_fit import (
     add_chunk,
     known_classes,
     moment_sigmoids,
+    refuse_maps,
     squares_only,
     task_of_moments,
 )
@@ -48,7 +48,7 @@ from sltr.parameters import check_choice, check_nonnegative, refuse
 from sltr.ridge import choose_epsilon
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import FITTED
-from sltr.samples.samples import Samples, passes_made, take_rows
+from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.candidates import (
     RESPONSES,
     Candidate,
@@ -153,14 +153,8 @@ class _SLTR(SLTRBase):
             delattr(self, name)
 
     def _remember(self, task: Task, member: Member, fitted: Fitted) -> None:
-        gap, n_iter = to_numpy(fitted.gap[0, :]), to_numpy(fitted.n_iter[0, :])
-        warn_unless_converged(fitted.converged[0, :], gap, task.settings.tol)
+        self._remember_fit(task, fitted, member.candidate)
         warn_of_lasso(fitted.lasso_gap)
-        self.epsilon_ = member.candidate.epsilon
-        self.pilot_method_ = task.system.method
-        self.refine_settings_ = member.candidate.settings
-        self.n_passes_ = passes_made(task.samples.X)
-        self.dual_gap_, self.n_iter_ = fitted.dual_gap, max(1, int(n_iter.max()))
         self._set_coef(task, fitted, member.scale)
         self._tell()
 
@@ -389,7 +383,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         solve : bool
             Whether to fit now; with many chunks only the last one needs it.
         """
-        self._refuse_maps("chunks of partial_fit are not kept")
+        refuse_maps(self)
         seen = getattr(self, "_moments", None)
         samples = check_samples(
             self, X, y, sample_weight, tensors=True, min_samples=1, reset=seen is None
@@ -513,7 +507,7 @@ mask_, standardize_, entry_scale_, smooth_, fill_, shape_in_, n_features_in_
         Probabilities take the scores of each class as normal, since there are no
         samples to calibrate on.
         """
-        self._refuse_maps("chunks of partial_fit are not kept")
+        refuse_maps(self)
         if self.class_weight == "balanced":
             refuse("class_weight", "balanced", "weights, since chunks are not kept")
         seen = getattr(self, "_moments", None)

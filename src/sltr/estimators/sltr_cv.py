@@ -16,7 +16,6 @@ from sltr.estimators.base import (
     CalibratedLabels,
     SLTRBase,
     warn_of_lasso,
-    warn_unless_converged,
 )
 from sltr.estimators.fitted import (
     TensorResponses,
@@ -25,7 +24,6 @@ from sltr.estimators.fitted import (
 )
 from sltr.estimators.labels import Targets, fit_sigmoids, own_logits
 from sltr.parameters import check_choice, progress_of, refuse, warn_caller
-from sltr.samples.samples import passes_made
 from sltr.tuning.candidates import (
     DEFAULT_REFINEMENTS,
     LAMBDAS,
@@ -183,18 +181,13 @@ class _SLTRCV(SLTRBase):
         fitted: Fitted,
         null: np.ndarray,
     ) -> None:
-        gap, n_iter = to_numpy(fitted.gap), to_numpy(fitted.n_iter)
-        warn_unless_converged(fitted.converged, gap, task.settings.tol)
         best = choice.members[0]
+        self._remember_fit(task, fitted, best.candidate)
         if best.candidate.refine == "sparse":  # else it has a small share
             warn_of_lasso(fitted.lasso_gap)
-        self.epsilon_, self.refine_ = best.candidate.epsilon, best.candidate.refine
+        self.refine_ = best.candidate.refine
         self.lambda_sparse_, self.lambda_low_ = best.candidate.radii
-        self.refine_settings_ = best.candidate.settings
         self.responses_ = RESPONSES[int(best.candidate.shared)]
-        self.pilot_method_ = task.system.method
-        self.dual_gap_, self.n_iter_ = fitted.dual_gap, max(1, int(n_iter.max()))
-        self.n_passes_ = passes_made(task.samples.X)
         self.weights_, self.best_index_ = choice.weights, choice.index
         self.best_score_ = float(choice.scores[:, choice.index].mean())
         self.null_score_ = float(null.mean())
