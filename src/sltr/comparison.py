@@ -195,6 +195,7 @@ def compare(
     """
     X, y = np.asarray(check_plain(X, "X")), np.asarray(check_plain(y, "y"))
     y, groups = y[:, 0] if y.shape[1:] == (1,) else y, unmasked(groups, "groups")
+    covariates = check_plain(covariates, "covariates")
     _check_lengths(X, y=y, groups=groups, covariates=covariates)
     names = (methods,) if isinstance(methods, str) else methods
     entries = [method(name) for name in dict.fromkeys((*ALWAYS, *names))]

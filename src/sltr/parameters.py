@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
 from math import inf, isfinite
@@ -31,8 +31,7 @@ def unmasked(values: Any, name: str) -> Any:
 
     NumPy and scikit-learn would take what is under the mask.
     """
-    parts = values if isinstance(values, list | tuple) else [values]
-    masked = [part for part in parts if isinstance(part, np.ma.MaskedArray)]
+    masked = [p for p in parts_of(values) if isinstance(p, np.ma.MaskedArray)]
     n_masked = sum(int(np.ma.count_masked(part)) for part in masked)
     if n_masked:
         msg = (
@@ -41,6 +40,26 @@ def unmasked(values: Any, name: str) -> Any:
         )
         raise ValueError(msg)
     return values.data if isinstance(values, np.ma.MaskedArray) else values
+
+
+def parts_of(values: Any) -> Iterator[Any]:
+    """Yield what lists within lists, and arrays of objects, hold; else the values.
+
+    Lists of nothing but Python's own numbers and texts are passed over.
+
+    Examples
+    --------
+    >>> list(parts_of([[1, 2.0], np.array(["a", None], object)]))
+    ['a', None]
+    """
+    plain = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
+    if plain and values.dtype.kind == "O":
+        values = values.ravel().tolist()
+    if not isinstance(values, list | tuple):
+        yield values
+    elif not {bool, float, int, str}.issuperset(map(type, values)):
+        for part in values:
+            yield from parts_of(part)
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -1,5 +1,7 @@
 """Bad input meets a clear error, odd input the right answer, in every model."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -606,14 +608,108 @@ DOORS = {
     "groups of a comparison": lambda X, y: sltr.compare(
         X, y, methods=(), groups=np.ma.masked_less(np.arange(len(y)), 3)
     ),
+    "covariates of a comparison": lambda X, y: sltr.compare(
+        X, y, methods=(), covariates=np.ma.masked_less(np.arange(len(y)), 3)
+    ),
+    "y of intervals": lambda X, y: sltr.inference.intervals(
+        SLTRRegressor(), X, np.ma.masked_greater(y, 0.5)
+    ),
+    "X of intervals, sample by sample": lambda X, y: sltr.inference.intervals(
+        SLTRRegressor(), list(np.ma.masked_greater(X, 2.0)), y
+    ),
+    "classes of a stream": lambda X, y: SLTRClassifier().partial_fit(
+        X, y, classes=np.ma.masked_less(np.arange(2.0), 1)
+    ),
+    "ids of labels": lambda X, y: label(X, ids=np.ma.masked_less(range(len(y)), 3)),
+    "groups, as objects": lambda X, y: sltr.SLTRRegressorCV().fit(
+        X, y, groups=[np.ma.masked, *range(1, len(y))]
+    ),
+    "y, as objects": lambda X, y: SLTRRegressor().fit(
+        X, with_last(y.astype(object), np.ma.masked)
+    ),
 }
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_masked_entries_are_refused_wherever_they_are_given(data, door):
-    what = door.split()[0]
+    what = door.split()[0].rstrip(",")
     with pytest.raises(ValueError, match=rf"\d+ entries of {what} are masked"):
         DOORS[door](*data)
+
+
+SCORED = {
+    "SLTRRegressor": {},
+    "SLTRClassifier": {},
+    "TensorRidge": {},
+    "ElemRidge": {},
+    "TensorLasso": {},
+    "RemursRegressor": {"max_iter": 5},
+    "RemursClassifier": {"max_iter": 5},
+    "CPRegressor": {"max_iter": 5},
+    "CPClassifier": {"max_iter": 5},
+    "TPGDRegressor": {"max_iter": 5},
+    "SURFRegressor": {"max_steps": 5},
+    "HRTRRRegressor": {"max_iter": 5},
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", SCORED)
+def test_scores_refuse_masks_and_dates(data, name):
+    X, y = data
+    model = getattr(sltr, name)(**SCORED[name]).fit(X, y)
+    assert model.score(X, y) == model.score(X, np.ma.array(y), np.ma.ones(len(y)))
+    with pytest.raises(ValueError, match="entries of y are masked"):
+        model.score(X, np.ma.masked_greater(y, 0.5))
+    with pytest.raises(ValueError, match="1 entries of sample_weight are masked"):
+        model.score(X, y, np.ma.masked_equal(np.arange(len(y)), 3))
+    with pytest.raises(ValueError, match="y holds dates"):
+        model.score(X, y.astype("M8[s]"))
+
+
+def _pandas():
+    return pytest.importorskip("pandas")
+
+
+DATES = {
+    "an array": lambda y: y.astype("M8[D]"),
+    "one among objects": lambda y: with_last(y.astype(object), np.datetime64("2020")),
+    "one in a list": lambda y: [*y[:-1].tolist(), date(2020, 1, 1)],
+    "lists": lambda y: [[np.timedelta64(int(one), "D")] for one in y],
+    "a table": lambda y: _pandas().DataFrame({"a": y, "b": y.astype("M8[s]")}),
+    "a column": lambda y: _pandas().Series(y.astype("M8[s]")),
+    "categories": lambda y: _pandas().Series(y.astype("M8[s]")).astype("category"),
+}
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_dates_are_refused_however_they_are_given(data, kind):
+    X, y = data
+    given = DATES[kind](y)
+    for fit in (
+        lambda: SLTRRegressor().fit(X, given),
+        lambda: SLTRRegressor().fit(X, y, covariates=given),
+        lambda: sltr.CPClassifier().fit(given, y),
+    ):
+        with pytest.raises(ValueError, match="holds dates"):
+            fit()
+
+
+def test_responses_that_pytorch_can_differentiate_are_taken(data):
+    torch = pytest.importorskip("torch")
+    X, y = data
+    known = torch.asarray(y).requires_grad_()
+    weight = torch.ones(len(y), requires_grad=True)
+    model = SLTRRegressor().fit(X, known, sample_weight=weight)
+    np.testing.assert_array_equal(model.coef_, SLTRRegressor().fit(X, y).coef_)
+    assert label(torch.asarray(X).requires_grad_()).shape == X.shape
+
+
+def test_intervals_name_the_numbers_of_samples(data):
+    X, y = data
+    for shorter in (X[:1], X[:0], X[0, 0, 0, 0]):
+        with pytest.raises(ValueError, match=r"X has \d samples and y 30; expected"):
+            sltr.inference.intervals(SLTRRegressor(), shorter, y)
 
 
 @pytest.mark.parametrize("refine", [("cp", 1, HUGE), ("sparse", HUGE)])

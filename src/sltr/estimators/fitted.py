@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import flatten
 from sltr.parameters import check_choice
-from sltr.samples.check import check_new_samples, explained_overflow
+from sltr.samples.check import check_new_samples, check_plain, explained_overflow
 from sltr.samples.covariates import encoding_of
+from sltr.samples.labelled import unlabelled
 from sltr.samples.samples import as_design
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -81,6 +82,41 @@ def tensor_predictions(model: Any, X: Any, covariates: Any = None) -> Array:
     return array_namespace(scores).reshape(scores, (scores.shape[0], *shape_out))
 
 
+def _truth(y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return responses or labels to score by, and weights, as NumPy arrays."""
+    truth = to_numpy(check_plain(unlabelled(y)[0], "y"))
+    weight = check_plain(sample_weight, "sample_weight")
+    return truth, None if weight is None else to_numpy(weight)
+
+
+def _r2(y: Any, predicted: Any, sample_weight: Any) -> float:
+    truth, weight = _truth(y, sample_weight)
+    with explained_overflow():
+        return float(r2_score(truth, to_numpy(predicted), sample_weight=weight))
+
+
+def _accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
+    truth, weight = _truth(y, sample_weight)
+    with explained_overflow():
+        return float(accuracy_score(truth, to_numpy(predicted), sample_weight=weight))
+
+
+class PlainRegressor(RegressorMixin):
+    """A regressor that predicts from the samples alone."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R² of the predictions; arrays may be on a device."""
+        return _r2(y, self.predict(X), sample_weight)
+
+
+class PlainClassifier(ClassifierMixin):
+    """A classifier that predicts from the samples alone."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of labels predicted right; arrays may be on a device."""
+        return _accuracy(y, self.predict(X), sample_weight)
+
+
 class RegressorBeside(RegressorMixin):
     """A regressor that may predict from covariates beside the samples."""
 
@@ -89,9 +125,7 @@ class RegressorBeside(RegressorMixin):
     ) -> float:
         """Return R² of the predictions; arrays may be on a device."""
         beside = {} if covariates is None else {"covariates": covariates}
-        predicted = to_numpy(self.predict(X, **beside))
-        weight = None if sample_weight is None else to_numpy(sample_weight)
-        return float(r2_score(to_numpy(y), predicted, sample_weight=weight))
+        return _r2(y, self.predict(X, **beside), sample_weight)
 
 
 class TensorResponses(RegressorMixin):
@@ -145,7 +179,7 @@ class TensorResponses(RegressorMixin):
         shape_out = getattr(self, "shape_out_", ())
         beside = {} if covariates is None else {"covariates": covariates}
         predicted = to_numpy(self.predict(X, **beside))
-        truth = np.asarray(to_numpy(y))
+        truth, weight = _truth(y, sample_weight)
         if truth.ndim == 0 or (shape_out and truth.shape[1:] != shape_out):
             msg = (
                 f"y has shape {truth.shape}; expected responses of the fitted shape "
@@ -157,7 +191,6 @@ class TensorResponses(RegressorMixin):
             truth, predicted = truth.reshape(rows), predicted.reshape(rows)
         if not isinstance(multioutput, str):
             multioutput = np.ravel(multioutput)
-        weight = None if sample_weight is None else to_numpy(sample_weight)
         if getattr(self, "missing_y", "error") != "error" and np.isnan(truth).any():
             # Each response on the samples in which it was measured.
             flat = truth.reshape(len(truth), -1), predicted.reshape(len(truth), -1)
@@ -206,6 +239,4 @@ class ClassifierBeside(ClassifierMixin):
     ) -> float:
         """Return the share of labels predicted right; arrays may be on a device."""
         beside = {} if covariates is None else {"covariates": covariates}
-        labels = to_numpy(self.predict(X, **beside))
-        weight = None if sample_weight is None else to_numpy(sample_weight)
-        return float(accuracy_score(to_numpy(y), labels, sample_weight=weight))
+        return _accuracy(y, self.predict(X, **beside), sample_weight)

@@ -14,6 +14,7 @@ from sltr.arrays import Array, array_namespace, to_numpy
 from sltr.estimators.labels import SMALLEST_SLOPE, indicators_among
 from sltr.ridge import DEFAULT_LIMITS, RidgeLimits
 from sltr.ridge.moments import Moments, StreamedRidge, merge, moments
+from sltr.samples.check import check_plain
 from sltr.samples.front import Front
 from sltr.samples.samples import Samples
 from sltr.tuning.task import Task
@@ -139,6 +140,7 @@ def known_classes(
 
     They are those of the first call, which must give them, or of an earlier `fit`.
     """
+    classes = check_plain(classes, "classes")
     known = None if first and classes is not None else fitted
     if known is None and classes is None:
         msg = "classes=None was given; the first call of partial_fit needs all labels."

@@ -37,7 +37,12 @@ from sltr.inference.targets import (
     unwatched,
 )
 from sltr.parameters import refuse
-from sltr.samples.check import check_new_samples, check_samples
+from sltr.samples.check import (
+    check_counts,
+    check_new_samples,
+    check_plain,
+    check_samples,
+)
 from sltr.samples.samples import as_design
 from sltr.tuning.choose import Scoring
 from sltr.tuning.final import final_fit, last_step
@@ -185,6 +190,7 @@ def intervals(
     True
     """
     model, labels = unwatched(model), is_classifier(model)
+    X, y = check_plain(X, "X"), check_plain(y, "y")
     if fits_subsets_at_once(model):
         fits = _batch_of_folds(model, X, y, groups)
     else:
@@ -298,6 +304,8 @@ def _folds_one_by_one(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
     numbers = np.asarray(to_numpy(y) if is_array_api(y) else y)
     if labels or numbers.shape[1:] == (1,):
         numbers = np.ravel(numbers)
+    n_samples, n_responses = (v.shape[0] if v.shape else 0 for v in (X, numbers))
+    check_counts(n_samples, n_responses, min_samples=2)
     cv = getattr(model, "cv", None)
     if groups is not None and hasattr(model, "cv"):
         msg = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import (
@@ -19,7 +19,11 @@ from sltr.arrays import (
     as_array,
     to_python,
 )
-from sltr.estimators.fitted import linear_scores, unchanged_on_failure
+from sltr.estimators.fitted import (
+    PlainRegressor,
+    linear_scores,
+    unchanged_on_failure,
+)
 from sltr.estimators.labels import label_shift
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.penalised import (
@@ -285,7 +289,7 @@ class _Convex(BaseEstimator):
         return linear_scores(self, X)
 
 
-class _ConvexRegressor(RegressorMixin, _Convex):
+class _ConvexRegressor(PlainRegressor, _Convex):
     """How Remurs and Sturm are fitted with given weights."""
 
     @unchanged_on_failure
@@ -295,7 +299,7 @@ class _ConvexRegressor(RegressorMixin, _Convex):
         return self._fit_given(samples, samples.y[None, :])
 
 
-class _ConvexRegressorCV(RegressorMixin, _Convex):
+class _ConvexRegressorCV(PlainRegressor, _Convex):
     """How Remurs and Sturm are tuned."""
 
     @unchanged_on_failure

@@ -7,12 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy, to_python
 from sltr.core.prox import soft_threshold
 from sltr.core.tensor import numerical_ranks
 from sltr.estimators.fitted import (
+    PlainRegressor,
     TensorResponses,
     linear_scores,
     tensor_predictions,
@@ -99,7 +100,7 @@ class TensorRidge(TensorResponses, BaseEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class ElemRidge(RegressorMixin, BaseEstimator):
+class ElemRidge(PlainRegressor, BaseEstimator):
     """The elementary estimator: the ridge pilot, soft-thresholded.
 
     Solves min_W ‖W‖₁ s.t. ‖W − W̃‖_∞ ≤ λ, with W̃ the ridge estimate: SLTR

@@ -8,11 +8,15 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import ElasticNet, enet_path
 
 from sltr.arrays import Array, as_array, to_numpy
-from sltr.estimators.fitted import linear_scores, unchanged_on_failure
+from sltr.estimators.fitted import (
+    PlainRegressor,
+    linear_scores,
+    unchanged_on_failure,
+)
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import LinearTrials, search
 from sltr.peers.units import centre
@@ -24,7 +28,7 @@ LARGEST = 1e300  # scikit-learn multiplies weights by the number of samples
 LEAST_SHARE = 1e-12  # of the entrywise norm, by which the largest weight is divided
 
 
-class _Lasso(RegressorMixin, BaseEstimator):
+class _Lasso(PlainRegressor, BaseEstimator):
     """What Lasso and Elastic Net share: how one weight is fitted, and predictions."""
 
     l1_ratio: float = 1.0  # that of the Lasso; Elastic Net has it as a parameter

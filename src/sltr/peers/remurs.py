@@ -7,10 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
 from sltr.arrays import Array, as_array
-from sltr.estimators.fitted import linear_scores, unchanged_on_failure
+from sltr.estimators.fitted import (
+    PlainClassifier,
+    linear_scores,
+    unchanged_on_failure,
+)
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.peers.convex import _Convex, _ConvexRegressor, _ConvexRegressorCV
 from sltr.samples.check import check_samples
@@ -50,7 +53,7 @@ class _RemursCV(_Convex):
     n_jobs: int | None = None
 
 
-class _Classifier(ClassifierMixin):
+class _Classifier(PlainClassifier):
     """How both classifiers decide."""
 
     classes_: np.ndarray

@@ -14,12 +14,16 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import cp_to_tensor, flatten
-from sltr.estimators.fitted import linear_scores, unchanged_on_failure
+from sltr.estimators.fitted import (
+    PlainRegressor,
+    linear_scores,
+    unchanged_on_failure,
+)
 from sltr.parameters import (
     check_count,
     check_nonnegative,
@@ -341,7 +345,7 @@ class _SURF(BaseEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class SURFRegressor(RegressorMixin, _SURF):
+class SURFRegressor(PlainRegressor, _SURF):
     r"""Boosted sparse and low-rank tensor regression (SURF).
 
     The coefficient is a sum of unit-rank terms σ·w¹∘…∘w^M with ‖w^m‖₁ = 1, each
@@ -449,7 +453,7 @@ def check_stop(stop: Any) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class SURFRegressorCV(RegressorMixin, _SURF):
+class SURFRegressorCV(PlainRegressor, _SURF):
     """SURF tuned by cross-validation.
 
     Candidates are all combinations of step, ridge weight, stopping position on

@@ -14,12 +14,16 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import flatten, mode_product, unfold
-from sltr.estimators.fitted import linear_scores, unchanged_on_failure
+from sltr.estimators.fitted import (
+    PlainRegressor,
+    linear_scores,
+    unchanged_on_failure,
+)
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.search import LinearTrials, search
 from sltr.peers.units import centre
@@ -436,7 +440,7 @@ class _TPGD(BaseEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class TPGDRegressor(RegressorMixin, _TPGD):
+class TPGDRegressor(PlainRegressor, _TPGD):
     r"""Regression with a low-rank, sparse Tucker coefficient (TPGD).
 
     Solves, by projected gradient steps,
@@ -515,7 +519,7 @@ class TPGDRegressor(RegressorMixin, _TPGD):
 
 
 @dataclass(eq=False, repr=False)
-class TPGDRegressorCV(RegressorMixin, _TPGD):
+class TPGDRegressorCV(PlainRegressor, _TPGD):
     """Sparse Tucker regression (TPGD) tuned by cross-validation.
 
     Parameters

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace
-from sltr.estimators.fitted import unchanged_on_failure
+from sltr.estimators.fitted import PlainRegressor, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative
 from sltr.peers.glm import (
     _TensorGLMBase,
@@ -79,7 +78,7 @@ def _with_terms(structure: Any, terms: Array) -> CP:
     return CP.of_factors([xp.take(b, terms, axis=2) for b in structure.factors])
 
 
-class _TRR(RegressorMixin, _TensorGLMBase):
+class _TRR(PlainRegressor, _TensorGLMBase):
     def predict(self, X: Any) -> Array:  # type: ignore[override]
         """Return the predictions, shape (n,)."""
         return predict_mean(self, X, None, "normal")

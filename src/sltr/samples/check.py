@@ -31,6 +31,7 @@ from sltr.arrays.resources import free_bytes, memory_bytes, working_bytes
 from sltr.parameters import (
     LARGEST_COUNT,
     check_choice,
+    parts_of,
     refuse,
     unmasked,
 )
@@ -445,14 +446,14 @@ def _drop_weightless(samples: Samples, min_samples: int) -> Samples:
 
 @contextmanager
 def explained_overflow() -> Iterator[None]:
-    """Turn the error for a whole number that no float has into one that says so.
+    """Turn the error for a number that no float has into one that says so.
 
     Sums that overflow, by which others look for infinity, are not worth a warning.
     """
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
-    except OverflowError as error:
+    except ArithmeticError as error:  # of whole numbers, or of decimals
         msg = (
             f"A number beyond all floats was given ({error}); expected numbers of at "
             "most about 1e308. Take its logarithm, or drop its sample."
@@ -464,8 +465,9 @@ def check_plain(values: Any, name: str) -> Any:
     """Return values without the mask of NumPy; refuse masked ones, and dates.
 
     scikit-learn would count dates in units that depend on how they were written.
+    What PyTorch keeps to differentiate is left behind.
     """
-    values = unmasked(values, name)
+    values = detached(unmasked(values, name))
     if isinstance(getattr(values, "_meta", None), np.ma.MaskedArray):  # Dask's
         plain, meta = partial(unmasked, name=name), values._meta.data
         values = values.map_blocks(plain, dtype=values.dtype, meta=meta)
@@ -479,15 +481,17 @@ def check_plain(values: Any, name: str) -> Any:
 
 
 def _holds_dates(values: Any) -> bool:
-    columns = getattr(values, "dtypes", None)  # of a table
-    kinds = [dtype.kind for dtype in getattr(columns, "tolist", list)()]
-    first = values
-    while isinstance(first, list | tuple) and first:
-        first = first[0]
-    kinds.append(getattr(getattr(first, "dtype", None), "kind", ""))
-    if kinds[-1] == "O" and np.size(first):
-        first = np.asarray(first).flat[0]
-    return bool({"M", "m"} & set(kinds)) or isinstance(first, date | timedelta)
+    if hasattr(values, "columns") and hasattr(values, "iloc"):  # a table
+        kinds = [dtype.kind for dtype in values.dtypes]
+        odd = [k for k, kind in enumerate(kinds) if kind not in "biufc"]
+        return any(_holds_dates(values.iloc[:, k]) for k in odd)
+    if hasattr(values, "iloc") and values.dtype.kind == "O":
+        values = np.asarray(values)  # what categories stand for
+    return any(
+        isinstance(part, date | timedelta)
+        or getattr(getattr(part, "dtype", None), "kind", "") in ("M", "m")
+        for part in parts_of(values)
+    )
 
 
 def check_new_samples(estimator: Any, X: Any) -> Any:

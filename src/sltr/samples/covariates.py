@@ -140,7 +140,7 @@ def _array_of(rows: Sequence) -> np.ndarray:
     plain = np.asarray(rows, dtype=object)
     try:
         return plain.astype(float)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, ArithmeticError):
         return plain
 
 
@@ -187,7 +187,7 @@ def _numbers(values: np.ndarray, name: str) -> np.ndarray:
         raise ValueError(msg)
     try:
         numbers = values.astype(float)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, ArithmeticError):
         numbers = np.full(len(values), np.nan)
     clear = np.abs(numbers) <= LARGEST
     if not clear.all():

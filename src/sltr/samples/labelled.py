@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays import to_numpy
+from sltr.arrays import detached, to_numpy
 from sltr.parameters import printable, unmasked, warn_caller
 
 # Coordinates as users give them: one array for each mode, or some of them by mode.
@@ -232,7 +232,7 @@ def label(
     ['Pz', 'Fz']
     """
     stays = isinstance(X, np.memmap) or _is_stored(X)
-    values = X if stays else np.asarray(unmasked(X, "X"))
+    values = X if stays else np.asarray(detached(unmasked(X, "X")))
     shape = tuple(values.shape[1:])
     labels = make_labels(shape, names, units, coords)
     if mask is not None:
@@ -249,7 +249,7 @@ def label(
 
 
 def _checked_ids(ids: Any, n_samples: int) -> np.ndarray:
-    texts = np.array([str(one) for one in ids])
+    texts = np.array([str(one) for one in unmasked(ids, "ids")])
     if texts.shape != (n_samples,) or len(set(texts.tolist())) < n_samples:
         msg = (
             f"{len(texts)} identifiers, {len(set(texts.tolist()))} of them different, "
