@@ -75,6 +75,15 @@ def test_probabilities_are_the_most_likely_by_another_solver(rng, n_classes):
         scores, one_hot = np.c_[-scores, scores] / 2, np.c_[1 - indicators, indicators]
     z = scores - np.average(scores, axis=0, weights=weight)
     z = z / np.sqrt(np.average((z**2).mean(axis=1), weights=weight))
+    labels = one_hot.argmax(axis=1)
+    classes = [labels == k for k in range(n_classes)]
+    means = np.stack([np.average(z[c], axis=0, weights=weight[c]) for c in classes])
+    z = z - means.mean(axis=0)
+    apart = np.diag(means).mean() - means[~np.eye(n_classes, dtype=bool)].mean()
+    rest = z - (means - means.mean(axis=0))[labels]
+    # Of normal scores that add up to a constant; the rest of K has K − 1 dimensions.
+    variance = np.average((rest**2).sum(axis=1), weights=weight) / (n_classes - 1)
+    normal = apart / variance
     any_label = UNKNOWN_SAMPLES / (weight.sum() + 2 * UNKNOWN_SAMPLES)
     targets = (1 - any_label) * one_hot + any_label / n_classes
     slope, b = cvxpy.Variable(), cvxpy.Variable((1, n_classes))
@@ -86,6 +95,7 @@ def test_probabilities_are_the_most_likely_by_another_solver(rng, n_classes):
     loss = weight @ (loss - cvxpy.sum(cvxpy.multiply(targets, logits), axis=1))
     penalty = cvxpy.sum_squares(E) / MIXING_SIZE**2
     penalty += cvxpy.sum_squares(b) / OFFSET_SIZE**2
+    penalty += 2 * (slope / normal - cvxpy.log(slope))
     limits = [slope >= SMALLEST_SLOPE, *([E == 0] if n_classes == 2 else [])]
     cvxpy.Problem(cvxpy.Minimize(loss + penalty / 2), limits).solve("CLARABEL")
     expected = np.exp(logits.value)
@@ -146,6 +156,37 @@ def test_models_of_one_sigmoid_a_class_predict_as_they_did(rng):
     np.testing.assert_allclose(
         probabilities(logits, own_sigmoids=True), each / each.sum(axis=1)[:, None]
     )
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_few_normal_scores_have_about_the_slope_of_many(rng, share):
+    """Classes six deviations apart: there is no overlap that a likelihood could see."""
+
+    def draw(n_samples):
+        labels = np.arange(n_samples) < share * n_samples
+        return 6.0 * labels[:, None] + rng.normal(size=(n_samples, 1)), labels[:, None]
+
+    def log_loss(line, scores, labels):
+        log_odds = line[0] * scores + line[1]
+        return np.mean(np.logaddexp(0.0, np.where(labels, -log_odds, log_odds)))
+
+    new = draw(20_000)
+    truth = log_loss((6.0, -18.0 + np.log(share / (1.0 - share))), *new)
+    losses = []
+    for _ in range(20):
+        scores, labels = draw(60)
+        [line] = fit_sigmoids(scores, labels.astype(float), np.ones(60))
+        losses.append(log_loss(line, *new))
+    assert truth < np.mean(losses) < truth + 0.01
+
+
+def test_scores_that_are_equal_within_classes_have_a_finite_slope():
+    labels = np.arange(12) % 3
+    scores = np.eye(3)[labels]
+    for some in (scores, scores[:, :1]):
+        found = fit_sigmoids(some, some, np.ones(12))
+        assert np.isfinite(found).all()
+        assert (_calibrated(some, found).max(axis=1) > 0.8).all()
 
 
 def test_separable_scores_keep_a_finite_slope():

@@ -173,27 +173,36 @@ def fit_sigmoids(
 ) -> np.ndarray:
     """Fit probabilities to out-of-fold scores; weights, then the offset, in each row.
 
-    For K > 2 classes, with z the scores, centred and in units of their common standard
-    deviation, and π the shares of the classes, probabilities are the softmax of
+    For K > 2 classes, with z the scores about the mean of the classes' means, in units
+    of their common standard deviation, and π the shares of the classes, probabilities
+    are the softmax of
 
         (T·I + E)z + b + log π
 
-    that minimise the negative log-likelihood + ½‖E‖²/m² + ½‖b‖²/s², with m and s the
-    constants above. All classes share the slope T, so that few samples of each are
-    enough. The result is (K, K + 1). Two classes have ±½ times their single score,
-    and E = 0; the result is (1, 2), slope and offset of the log-odds.
+    that minimise the negative log-likelihood + T/T₀ − log T + ½‖E‖²/m² + ½‖b‖²/s²,
+    with m and s the constants above. All classes share the slope T, so that few samples
+    of each are enough. Two classes have ±½ times their single score, and E = 0.
+
+    T = T₀, E = 0 and b = 0 would be right for normal scores of equal variances (linear
+    discriminant analysis). Where scores separate the classes, or nearly, the likelihood
+    hardly knows the slope; how far apart the classes are, in units of their spread,
+    does. The result is (K, K + 1), or of two classes (1, 2), slope and offset of the
+    log-odds.
     """
     if indicators.shape[1] == 1:
         columns, targets = scores * [-0.5, 0.5], [1.0, 0.0] + indicators * [-1.0, 1.0]
     else:
         columns, targets = scores, indicators
     total, n_classes = weight.sum(), targets.shape[1]
-    middle = weight @ columns / total
-    spread = float(np.mean(weight @ (columns - middle) ** 2 / total)) ** 0.5
-    spread = spread if spread > 1e-10 * np.abs(middle).max() else 1.0
+    mean = weight @ columns / total
+    spread = float(np.mean(weight @ (columns - mean) ** 2 / total)) ** 0.5
+    spread = spread if spread > 1e-10 * np.abs(mean).max() else 1.0
+    middle, flatness = _normal_scores(columns - mean, targets, weight, spread)
+    middle = middle + mean
     share = UNKNOWN_SAMPLES / (total + 2.0 * UNKNOWN_SAMPLES)
     targets = (1.0 - share) * targets + share / n_classes
-    lines, offset = _most_likely((columns - middle) / spread, targets, weight)
+    z = (columns - middle) / spread
+    lines, offset = _most_likely(z, targets, weight, flatness)
     lines = lines / spread
     offset = offset - lines @ middle
     if n_classes == 2:
@@ -201,8 +210,30 @@ def fit_sigmoids(
     return np.column_stack([lines, offset])
 
 
+def _normal_scores(
+    columns: np.ndarray, targets: np.ndarray, weight: np.ndarray, spread: float
+) -> tuple[np.ndarray, float]:
+    """Return the mean of the classes' mean scores (K,), and 1/T₀ of `fit_sigmoids`.
+
+    With δ by how much a class's own score is larger in it than in the others, and v the
+    variance about the means of the classes, T₀ is δ/v, times (K − 1)/K since the scores
+    of all classes add up to a constant.
+    """
+    members = weight[:, None] * targets
+    counts, n_classes = members.sum(axis=0), targets.shape[1]
+    some = counts > 0  # a class may be in no fold
+    means = members.T @ columns / np.where(some, counts, 1.0)[:, None]
+    middle = means[some].mean(axis=0)
+    apart = np.diag(means - middle)[some].mean() * n_classes / (n_classes - 1)
+    within = float(np.mean(weight @ (columns - targets @ means) ** 2)) / weight.sum()
+    within = within * n_classes / (n_classes - 1)
+    steepest = apart * spread
+    least = SMALLEST_SLOPE * within
+    return middle, within / steepest if steepest > least else 1.0 / SMALLEST_SLOPE
+
+
 def _most_likely(
-    z: np.ndarray, targets: np.ndarray, weight: np.ndarray
+    z: np.ndarray, targets: np.ndarray, weight: np.ndarray, flatness: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return T·I + E (K, K) and b + log π (K,) of `fit_sigmoids`."""
     n_classes = z.shape[1]
@@ -219,16 +250,18 @@ def _most_likely(
         lines, offset = parts(x)
         logits = z @ lines.T + offset
         value = -weight @ (targets * log_softmax(logits, axis=1)).sum(axis=1)
+        value += flatness * x[0] - np.log(x[0])
         excess = weight[:, None] * (softmax(logits, axis=1) - targets)
         along = excess.T @ z
-        gradient = [[np.trace(along)], OFFSET_SIZE * excess.sum(axis=0)]
+        slope = np.trace(along) + flatness - 1.0 / x[0]
+        gradient = [[slope], OFFSET_SIZE * excess.sum(axis=0)]
         if n_classes > 2:
             gradient.append(MIXING_SIZE * along.ravel())
         small = np.r_[0.0, x[1:]]  # E and b in units of their sizes
         return value + 0.5 * small @ small, np.concatenate(gradient) + small
 
     start = np.zeros(1 + n_classes + (n_classes**2 if n_classes > 2 else 0))
-    start[0] = SMALLEST_SLOPE
+    start[0] = 1.0 / max(flatness, 1.0)
     bounds = [(SMALLEST_SLOPE, None), *[(None, None)] * (len(start) - 1)]
     options = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
     found = minimize(
