@@ -6,11 +6,11 @@
 Gases: 21 classes of a colour sensor array, seven samples each, at one dose and at
 two, five stratified folds. Digits: pairs of scikit-learn's, 30 and 60 training
 samples, drawn ten times; 80 samples of which 12 are of the first class, and as large a
-share of test samples; and all ten digits. Tables: breast cancer and two wines. The null model
-predicts the shares of the classes. Logistic regression is tuned over 1e-6 ≤ C ≤ 1e4 by
-the log-loss of five inner folds, on entries in units of their common standard deviation
-("logistic") or each of its own ("standardised"), or as scikit-learn does by default, by
-accuracy ("by accuracy"). The ratio is that of SLTR to "logistic".
+share of test samples; and all ten digits. Tables: breast cancer and two wines. The null
+model predicts the shares of the classes. Logistic regression is tuned over
+1e-6 ≤ C ≤ 1e4 by the log-loss of five inner folds, on entries in units of their common
+standard deviation ("logistic") or each of its own ("standardised"), or as scikit-learn
+does by default, by accuracy ("by accuracy"). The ratio is that of SLTR to "logistic".
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -245,6 +246,20 @@ def test_several_targets_are_one_model(folder):
     assert "takes one number for each sample" in made.stderr
     made = sltr("plot", "three.sltr", "b.png", "--target", "b", folder=folder)
     assert made.returncode == 0, made.stderr
+    pages = []
+    for target in ("a,b,c", "c,a,b"):
+        given = ("report", "three.sltr", "three.npz", "--target", target)
+        made = sltr(*given, "--response", "all", folder=folder)
+        assert made.returncode == 0, made.stderr
+        page = (folder / "report.html").read_text(encoding="utf-8")
+        pages.append(re.findall(r"<td>[^<]*</td>", page))
+    assert pages[0]
+    assert pages[0] == pages[1]
+    for target, text in (("a,b,d", "fitted to"), ("a,b", "fitted to"), ("a", "shape")):
+        given = ("report", "three.sltr", "three.npz", "--target", target)
+        made = sltr(*given, folder=folder)
+        assert made.returncode == 1
+        assert text in made.stderr
 
 
 @pytest.mark.parametrize(

@@ -247,10 +247,46 @@ def test_an_unknown_choice_for_responses_is_refused(rng, given):
         SLTRRegressorCV(responses=given).fit(X, Y)
 
 
-def test_responses_without_entries_are_refused(rng):
+@pytest.mark.parametrize("shape_out", [(0,), (0, 2)])
+def test_responses_without_entries_are_refused(rng, shape_out):
     X, _, _ = drawn(rng)
     with pytest.raises(ValueError, match="at least one"):
-        SLTRRegressor().fit(X, np.empty((len(X), 0, 2)))
+        SLTRRegressor().fit(X, np.empty((len(X), *shape_out)))
+
+
+def test_columns_of_a_table_are_put_in_the_order_of_the_fit(rng, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    table = pandas.DataFrame(Y, columns=["water", "fat", "ash"])
+    other = table[["ash", "water", "fat"]]
+    model = SLTRRegressor().fit(X, table)
+    each = model.score(X, table, multioutput="raw_values")
+    np.testing.assert_array_equal(model.score(X, other, multioutput="raw_values"), each)
+    pages = [
+        sltr.report(model, X, y, tmp_path / "r.html", n_bootstrap=2).read_text()
+        for y in (Y, table, other)
+    ]
+    scores = [[row for row in page.split("<tr>") if "RMSE" in row] for page in pages]
+    assert scores[0] == scores[1] == scores[2]
+    once, twice = SLTRRegressor(2.0), SLTRRegressor(2.0)
+    once.fit(X, table)
+    twice.partial_fit(X[:30], table[:30]).partial_fit(X[30:], other[30:])
+    assert twice.response_names_ == ["water", "fat", "ash"]
+    np.testing.assert_allclose(twice.coef_, once.coef_, atol=1e-3)
+    for wrong in (table.rename(columns={"ash": "salt"}), table[["fat", "ash"]]):
+        with pytest.raises(ValueError, match="was fitted to"):
+            model.score(X, wrong)
+
+
+def test_a_response_that_is_hardly_measured_is_named(rng):
+    pandas = pytest.importorskip("pandas")
+    X, Y, _ = drawn(rng, (5, 4), (3,))
+    Y[1:, 1] = np.nan
+    model = SLTRRegressor(missing_y="ridge")
+    with pytest.raises(ValueError, match=r"1 of the responses .* the first is 1;"):
+        model.fit(X, Y)
+    with pytest.raises(ValueError, match="the first is 'fat';"):
+        model.fit(X, pandas.DataFrame(Y, columns=["water", "fat", "ash"]))
 
 
 def test_constant_responses_are_predicted(rng):

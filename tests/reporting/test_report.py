@@ -786,6 +786,16 @@ def test_a_page_about_several_responses(rng, tmp_path, shape_out):
     assert "R², cross-validated" in trained.read_text(encoding="utf-8")
 
 
+def test_responses_of_another_shape_are_refused(rng):
+    X, Y = _of_responses(rng)
+    model = SLTRRegressor().fit(X, Y)
+    for y, y_train in ((Y[:, 0], Y), (Y[:, :2], Y), (Y, Y[:, 0])):
+        with pytest.raises(ValueError, match="as the model predicts"):
+            evaluate(model, X, y, y_train, n_bootstrap=5)
+    with pytest.raises(ValueError, match="as the model predicts"):
+        evaluate(SLTRRegressor().fit(X, Y[:, 0]), X, Y, Y, n_bootstrap=5)
+
+
 def test_missing_responses_are_not_scored_on_the_page(rng):
     X, Y = _of_responses(rng)
     Y[::5, 1] = np.nan

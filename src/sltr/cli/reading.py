@@ -37,7 +37,7 @@ def read_samples(
     kept = model if mask is None and own else mask
     target = options.get("target")
     if target is not None and "," in target:
-        options["target"] = parse_names(target)
+        options["target"] = _names_as_fitted(parse_names(target), model)
     loaded = load_samples(files, mask=kept, **options)
     names = options.get("target")
     loaded.response_names = None if isinstance(names, str) or names is None else names
@@ -46,6 +46,17 @@ def read_samples(
     shape, dtype = tuple(loaded.X.shape), loaded.X.dtype
     logging.getLogger("sltr").info("Read X of shape %s, %s.", shape, dtype)
     return loaded
+
+
+def _names_as_fitted(names: Sequence[str], model: Any) -> list[str]:
+    """Return names of responses in the order of those a model was fitted to, if any."""
+    from sltr.samples.check import check_response_names
+
+    fitted = getattr(model, "response_names_", None)
+    if fitted is None:
+        return list(names)
+    check_response_names(names, fitted)
+    return list(fitted)
 
 
 def are_images(files: Sequence[Path]) -> bool:

@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import flatten
 from sltr.parameters import check_choice
-from sltr.samples.check import check_new_samples, check_plain, explained_overflow
+from sltr.samples.check import (
+    check_new_samples,
+    check_plain,
+    explained_overflow,
+    responses_in_order,
+)
 from sltr.samples.covariates import encoding_of
 from sltr.samples.labelled import unlabelled
 from sltr.samples.samples import as_design
@@ -174,12 +179,13 @@ class TensorResponses(RegressorMixin):
 
         `multioutput` is scikit-learn's: "uniform_average", the mean over all
         responses; "variance_weighted"; "raw_values", one for each response in their
-        shape; or weights of the responses, in that shape or flat.
+        shape; or weights of the responses, in that shape or flat. Columns of a table
+        are put in the order of the fit.
         """
         shape_out = getattr(self, "shape_out_", ())
         beside = {} if covariates is None else {"covariates": covariates}
         predicted = to_numpy(self.predict(X, **beside))
-        truth, weight = _truth(y, sample_weight)
+        truth, weight = _truth(responses_in_order(self, y), sample_weight)
         if truth.ndim == 0 or (shape_out and truth.shape[1:] != shape_out):
             msg = (
                 f"y has shape {truth.shape}; expected responses of the fitted shape "

@@ -144,6 +144,7 @@ class _SLTR(SLTRBase):
         seen = {
             "shape_in_",
             "shape_out_",
+            "response_names_",
             "n_features_in_",
             "feature_names_in_",
             "classes_",

@@ -35,6 +35,7 @@ from sltr.reporting.payload import (
 )
 from sltr.reporting.scores import check_lengths, evaluate
 from sltr.reporting.text import bibtex, method_name, method_text
+from sltr.samples.check import responses_in_order
 from sltr.samples.labelled import unlabelled
 from sltr.tuning.scores import metric_name
 
@@ -130,6 +131,7 @@ def report(
     final, held_out = _final(model), X_test is not None
     beside_used = covariates_test if held_out else covariates
     _check_given(final, held_out, y_test, beside_used, intervals)
+    y, y_test = responses_in_order(final, y), responses_in_order(final, y_test)
     check_lengths(X, y)
     _warn_of_names(final, X, X_test)
     outcome = evaluate(

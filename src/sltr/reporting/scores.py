@@ -63,12 +63,18 @@ def evaluate(
     """
     check_lengths(X, y)
     beside = {} if covariates is None else {"covariates": covariates}
-    shape_out = np.shape(to_numpy(y) if hasattr(y, "shape") else np.asarray(y))[1:]
-    if prod(shape_out) > 1:
-        guess = to_numpy(model.predict(X, **beside))
+    guess = to_numpy(model.predict(X, **beside))
+    for given in (y, y_train):
+        shape = np.shape(to_numpy(given) if hasattr(given, "shape") else given)
+        if prod(shape[1:]) != prod(guess.shape[1:]):
+            msg = (
+                f"y has shape {shape}; expected {(shape[0], *guess.shape[1:])}, as the "
+                "model predicts. Give the responses that it was fitted to."
+            )
+            raise ValueError(msg)
+    if prod(guess.shape[1:]) > 1:
         return _of_responses(model, y, guess, y_train, n_bootstrap)
-    y, y_train = _labels(y), _labels(y_train)
-    predicted = _labels(model.predict(X, **beside))
+    y, y_train, predicted = _labels(y), _labels(y_train), _labels(guess)
     if is_classifier(model):
         classes = _labels(getattr(model, "classes_", np.unique(y_train)))
         for labels in (y, y_train):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
@@ -68,6 +68,7 @@ def check_samples(
     _check_running(estimator)
     X, known = unlabelled(X)
     X, y = check_plain(X, "X"), check_plain(unlabelled(y)[0], "y")
+    y = y if reset else responses_in_order(estimator, y)
     X = X if reset else aligned(estimator, X, known)
     weight = check_plain(sample_weight, "sample_weight")
     measured, names = None, _names_of_columns(y)
@@ -182,11 +183,11 @@ def _response_rows(y: Any) -> tuple[Any, tuple[int, ...]]:
         return y, ()
     values = y if hasattr(y, "shape") else np.asarray(y)
     shape = tuple(int(size) for size in values.shape[1:])
-    if len(shape) < 2:
-        return y, shape
     if prod(shape) == 0:
         msg = f"y has shape {tuple(values.shape)}; expected at least one response."
         raise ValueError(msg)
+    if len(shape) < 2:
+        return y, shape
     values = values if is_array_api(values) else np.asarray(values)
     return array_namespace(values).reshape(values, (values.shape[0], -1)), shape
 
@@ -195,6 +196,25 @@ def _names_of_columns(y: Any) -> list[str] | None:
     """Return what the columns of a table of responses are called."""
     columns = getattr(y, "columns", None)
     return None if columns is None else [str(name) for name in columns]
+
+
+def responses_in_order(model: Any, y: Any) -> Any:
+    """Return responses in the order of those of a fit, where both have names."""
+    names, fitted = _names_of_columns(y), getattr(model, "response_names_", None)
+    if names is None or fitted is None or names == list(fitted):
+        return y
+    check_response_names(names, fitted)
+    return np.asarray(y)[:, [names.index(name) for name in fitted]]
+
+
+def check_response_names(names: Sequence[str], fitted: Sequence[str]) -> None:
+    """Refuse names of responses that are not those of a fit, in any order."""
+    if sorted(names) != sorted(fitted):
+        msg = (
+            f"y has the responses {list(names)}; expected {list(fitted)}, which the "
+            "model was fitted to. Give these columns."
+        )
+        raise ValueError(msg)
 
 
 def _without_gaps(estimator: Any, y: Any) -> tuple[Any, np.ndarray | None]:
@@ -215,8 +235,14 @@ def _without_gaps(estimator: Any, y: Any) -> tuple[Any, np.ndarray | None]:
         )
         raise ValueError(msg)
     count = xp.sum(xp.astype(~gaps, values.dtype), axis=0)
-    if float(xp.min(count)) < 2:
-        msg = "A response was measured fewer than two times; expected more. Drop it."
+    rare = np.flatnonzero(to_numpy(count) < 2).tolist()
+    if rare:
+        names = _names_of_columns(y)
+        which = rare[0] if names is None else repr(names[rare[0]])
+        msg = (
+            f"{len(rare)} of the responses were measured fewer than two times, the "
+            f"first is {which}; expected more. Drop these."
+        )
         raise ValueError(msg)
     mean = xp.sum(xp.where(gaps, 0.0, values), axis=0) / count
     measured = ~to_numpy(gaps)
@@ -687,9 +713,9 @@ def check_numbers(y: Any, tensors: bool = False) -> None:
         raise ValueError(msg)
     if not tensors and values.ndim > 1 and values.shape[1:] != (1,):
         msg = (
-            f"y has shape {values.shape}; expected one number for each sample. Fit a "
-            "model for each response, for example by MultiOutputRegressor on flat "
-            "rows; SLTRRegressor and SLTRRegressorCV take responses of any shape."
+            f"y has shape {values.shape}; expected one number for each sample. Give "
+            "one response at a time; SLTRRegressor and SLTRRegressorCV, without a "
+            "family, can be fitted to responses of any shape."
         )
         raise ValueError(msg)
 
