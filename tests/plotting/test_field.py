@@ -47,6 +47,9 @@ def test_brains_are_drawn_by_nilearn(brain, kind):
     model = SLTRRegressor(lambda_sparse=0.9).fit(*brain)
     fig = plot_brain(model, kind=kind)
     assert {"L", "R", "coefficient"} <= set(texts(fig))
+    empty = SLTRRegressor(1.0, 1.0, 1.0).fit(*brain)
+    assert not empty.coef_.any()
+    plot_brain(empty, kind=kind)  # warnings are errors here
     with pytest.raises(ValueError, match="expected 'glass' or 'slices'"):
         plot_brain(model, kind="sphere")
 

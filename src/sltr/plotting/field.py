@@ -6,6 +6,7 @@ modes of a film are its width and height.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -117,13 +118,16 @@ def plot_brain(
         "title": whose or None,
         "black_bg": False,
     }
-    if kind == "glass":
-        display = plotting.plot_glass_brain(
-            picture, display_mode="lyrz", plot_abs=False, **options
-        )
-    else:
-        under = {} if background is None else {"bg_img": background}
-        display = plotting.plot_stat_map(picture, **under, **options)
+    with warnings.catch_warnings():
+        # Said of a coefficient without entries, whose brain is empty.
+        warnings.filterwarnings("ignore", "empty mask|Given img is empty")
+        if kind == "glass":
+            display = plotting.plot_glass_brain(
+                picture, display_mode="lyrz", plot_abs=False, **options
+            )
+        else:
+            under = {} if background is None else {"bg_img": background}
+            display = plotting.plot_stat_map(picture, **under, **options)
     display._cbar.set_label(label)
     return fig
 
@@ -161,7 +165,8 @@ def plot_topographies(
     if space.get("kind") != "sensors":
         msg = (
             f"{type(model).__name__} does not know where its channels are; expected a "
-            "model fitted to samples of load_epochs."
+            "model fitted to samples of load_epochs, which also takes arrays as "
+            "mne.EpochsArray. For other pictures use plot_coef."
         )
         raise ValueError(msg)
     coef, modes, whose = drawn_coef(model, target)

@@ -508,9 +508,10 @@ def _say_order(what: str, given: Sequence[str], fitted: Sequence[str]) -> None:
     def some(names: Sequence[str]) -> str:
         return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
+    others = ", and others left out" if len(given) > len(fitted) else ""
     warn_caller(
         f"X has the {what} {some(given)}; the model was fitted on {some(fitted)}. They "
-        "are put in the order of the model, and others left out.",
+        f"are put in the order of the model{others}.",
         UserWarning,
     )
 
