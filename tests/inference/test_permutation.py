@@ -232,5 +232,7 @@ def test_all_responses_of_a_sample_change_places_together(rng, model, statistic)
 def test_missing_responses_are_not_permuted(rng):
     X, Y = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
     Y[3, 1] = np.nan
-    with pytest.raises(ValueError, match="missing"):
-        permutation_test(SLTRRegressorCV(missing_y="ridge"), X, Y, n=3)
+    model = SLTRRegressorCV(missing_y="ridge")
+    for statistic in ("procedure", "pilot"):
+        with pytest.raises(ValueError, match="also with missing_y='ridge'"):
+            permutation_test(model, X, Y, n=3, statistic=statistic)

@@ -114,6 +114,27 @@ def test_intervals_are_bars_and_misses_are_told(rng):
     assert ax.get_xlabel() == "true age"
 
 
+def test_intervals_of_several_responses_are_drawn_one_at_a_time(rng):
+    X = rng.normal(size=(60, 4, 3))
+    Y = X[:, :2, :2] + 0.5 * rng.normal(size=(60, 2, 2))
+    found = intervals(TensorRidge(epsilon=1.0), X[:40], Y[:40])
+    lower, _ = found.predict(X[40:])
+    for target, place in ((None, (0, 0)), ((1, 0), (1, 0))):
+        ax = plotting.plot_intervals(found, X[40:], Y[40:], target=target)
+        bars = [c for c in ax.collections if hasattr(c, "get_segments")]
+        ends = np.concatenate([np.array(c.get_segments()) for c in bars])
+        assert np.allclose(np.sort(ends[:, 0, 1]), np.sort(lower[:, *place]))
+        assert ax.get_title().startswith(f"response {place}: 90 % intervals hold")
+    for target in (0, (0, 2), (0, 0, 0)):
+        with pytest.raises(ValueError, match="a place among responses"):
+            plotting.plot_intervals(found, X[40:], Y[40:], target=target)
+    with pytest.raises(ValueError, match="all responses"):
+        plotting.plot_intervals(found, X[40:], Y[40:, 0])
+    single = intervals(TensorRidge(epsilon=1.0), X[:40], Y[:40, 0, :1])
+    ax = plotting.plot_intervals(single, X[40:], Y[40:, 0, :1])
+    assert ax.get_title().endswith("of 20 responses")
+
+
 def test_intervals_without_ends_are_drawn_to_the_frame(rng):
     X = rng.normal(size=(20, 4, 3))
     found = intervals(TensorRidge(epsilon=1.0), X[:10], X[:10, 0, 0])

@@ -204,7 +204,10 @@ def permutation_test(
 
 def _like(model: Any) -> SLTRRegressor:
     """Return an estimator whose pilot is that of the model's samples."""
-    names = ("fit_intercept", "feature_shape", "memory_limit", "mask", "missing")
+    names = (
+        *("fit_intercept", "feature_shape", "memory_limit", "mask"),
+        *("missing", "missing_y"),
+    )
     shared = {name: getattr(model, name) for name in names if hasattr(model, name)}
     return SLTRRegressor(**shared)
 

@@ -9,7 +9,6 @@ from sklearn.base import clone
 
 from sltr.arrays import is_array_api
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
-from sltr.parameters import refuse
 from sltr.samples.samples import Samples, take_rows
 
 
@@ -22,7 +21,11 @@ def unwatched(model: Any) -> Any:
 def refuse_missing(samples: Samples) -> None:
     """Refuse responses that were not measured."""
     if samples.measured is not None:
-        refuse("y", "responses that are missing", "a number for each")
+        msg = (
+            "y has responses that are missing; expected a number for each, also with "
+            "missing_y='ridge'. Leave these samples out."
+        )
+        raise ValueError(msg)
 
 
 def fits_subsets_at_once(model: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sltr.arrays import to_numpy
 from sltr.inference import Intervals, LabelSets
+from sltr.parameters import refuse
 from sltr.plotting.coefficient import plot_coef
 from sltr.plotting.modes import Coords, plain
 from sltr.plotting.prediction import plot_predictions
@@ -205,6 +206,7 @@ def plot_intervals(
     *,
     level: float = 0.9,
     label: str = "response",
+    target: int | tuple[int, ...] | None = None,
     ax: Any = None,
 ) -> Any:
     """Draw prediction intervals against the truth, or which labels sets hold.
@@ -214,11 +216,13 @@ def plot_intervals(
     found : Intervals or LabelSets
     X : array of shape (n, p1, …, pM)
         Samples that were not trained on.
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, q1, …)
         Their responses or labels.
     level : float
     label : str
         The response's name, with its unit.
+    target : int, or tuple of int
+        Of several responses, which one to draw; the first if not given.
     ax : matplotlib axes, optional
 
     Returns
@@ -236,27 +240,44 @@ def plot_intervals(
     >>> ax.get_title().startswith("90 % intervals hold")
     True
     """
-    y = np.ravel(to_numpy(y) if hasattr(y, "shape") else np.asarray(y))
+    y = to_numpy(y) if hasattr(y, "shape") else np.asarray(y)
     if isinstance(found, LabelSets):
-        return _draw_sets(found, X, y, level, ax)
+        return _draw_sets(found, X, np.ravel(y), level, ax)
     lower, upper = found.predict(X, level)
+    known, which = found.y, ""
+    if known.ndim > 1:
+        place = _place(target, known.shape[1:])
+        if y.shape != lower.shape:
+            msg = f"y has shape {y.shape}; expected {lower.shape}, all responses."
+            raise ValueError(msg)
+        index: Any = (slice(None), *place)
+        known, lower, upper, y = (v[index] for v in (known, lower, upper, y))
+        which = f"response {place[0] if len(place) == 1 else place}: "
+    y = np.ravel(y)
     finite = np.isfinite(lower) & np.isfinite(upper)
     lowest, highest = (np.where(finite, end, 0.0) for end in (lower, upper))
-    middle = np.where(finite, 0.5 * (lowest + highest), np.mean(found.y))
+    middle = np.where(finite, 0.5 * (lowest + highest), np.mean(known))
     ax = plot_predictions(
         y,
         middle,
         interval=(lower, upper),
-        null=float(np.mean(found.y)),
+        null=float(np.mean(known)),
         label=label,
         ax=ax,
     )
     share = np.mean((lower <= y) & (y <= upper))
-    ax.set_title(
-        f"{100 * level:g} % intervals hold {100 * share:.0f} % of {y.size} responses",
-        fontsize=10,
-    )
+    told = f"{100 * level:g} % intervals hold {100 * share:.0f} % of {y.size} responses"
+    ax.set_title(which + told, fontsize=10)
     return ax
+
+
+def _place(target: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return which of several responses is meant."""
+    place = (0,) * len(shape) if target is None else tuple(np.atleast_1d(target))
+    inside = [-size <= one < size for one, size in zip(place, shape, strict=False)]
+    if len(place) != len(shape) or not all(inside):
+        refuse("target", target, f"a place among responses of shape {shape}")
+    return tuple(int(one) for one in place)
 
 
 def _draw_sets(
