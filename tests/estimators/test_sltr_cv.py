@@ -555,12 +555,13 @@ def test_the_score_of_an_average_is_what_its_members_get_on_that_fold(noise):
     members = np.flatnonzero(model.weights_)
     params = [model.cv_results_["params"][g] for g in members]
     assert len({p["refine"] for p in params}) > 1
-    assert 0.0 < model.sparse_radius_ < 1.0
+    assert 0.0 < max(model.low_radius_, model.sparse_radius_) < 1.0
     for f, (train, test) in enumerate(folds):
         coefs = [fitted_alone(p, X[train], y[train]).coef_ for p in params]
         mean = np.tensordot(model.weights_[members], np.array(coefs), axes=1)
-        radius = np.array([model.sparse_radius_])
-        coef = engine.adaptive_estimate(mean[None], radius)[0, 0]
+        low, radius = np.array([model.low_radius_]), np.array([model.sparse_radius_])
+        pilot = engine.lowest_ranks(mean[None], low)[0]
+        coef = engine.adaptive_estimate(pilot, radius)[0, 0]
         offset = y[train].mean() - np.sum(X[train].mean(axis=0) * coef)
         predicted = np.sum(X[test] * coef, axis=(1, 2, 3)) + offset
         expected = r2_score(y[test], predicted)

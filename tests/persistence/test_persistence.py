@@ -817,6 +817,7 @@ def test_a_folder_is_no_model(tmp_path):
         {"best_index_": 10**6},
         {"weights_": "x"},
         {"sparse_radius_": "x"},
+        {"low_radius_": 2.0},
         {"refined_": 1.0},
     ],
     ids=str,
@@ -825,7 +826,7 @@ def test_a_model_that_cannot_say_what_it_is_is_refused(tmp_path, rng, change):
     X, y = rng.normal(size=(12, 3, 2)), rng.normal(size=12)
     [name] = list(change)[:1]
     tuned = name in ("cv_results_", "best_index_", "weights_", "sparse_radius_")
-    tuned = tuned or name == "refined_"
+    tuned = tuned or name in ("low_radius_", "refined_")
     model = sltr.SLTRRegressorCV(cv=2) if tuned else sltr.SLTRRegressor()
     path = save(model.fit(X, y), tmp_path / "m")
     head, tensors, data = _parts(path)
@@ -843,6 +844,7 @@ def test_a_model_of_the_first_version_still_says_what_it_is(tmp_path, rng):
     inner = json.loads(head["sltr"])
     newer = ("shape_out_", "responses_", "sparse_radius_", "null_score_", "mask_")
     newer += ("held_out_scores_", "standardize_", "smooth_", "fill_", "scored_by_")
+    newer += ("low_radius_",)
     for name in newer:
         inner["fitted"].pop(name)
     forge(path, json.dumps(inner), tensors, data)

@@ -669,9 +669,10 @@ def test_what_inference_found_is_shown(data, tmp_path):
 def test_the_last_step_is_described(data, page_of, radius, words):
     X, y = data
     model = SLTRRegressorCV(refine=(None, "cp")).fit(X, y)
-    model.sparse_radius_, model.dual_gap_ = radius, 0.0
+    model.sparse_radius_, model.low_radius_, model.dual_gap_ = radius, 0.07, 0.0
     page = page_of(model, X, y)
     assert words in page.text
+    assert ("singular values below 0.07" in page.text) == (radius < 1.0)
     assert "the duality gap of the coefficient is zero" in page.text
     assert "a closed form" in page.text
 

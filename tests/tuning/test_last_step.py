@@ -1,6 +1,7 @@
 """The last step: the sparse problem about the refined pilot."""
 
 from dataclasses import replace
+from math import prod
 
 import cvxpy as cp
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold
 
 from sltr import SLTRClassifierCV, SLTRRegressor, SLTRRegressorCV, load, save
-from sltr.core.estimate import adaptive_estimate
+from sltr.core.estimate import adaptive_estimate, lowest_ranks
 from sltr.datasets import make_tensor_regression
 from sltr.metrics import support_f1
 
@@ -83,6 +84,59 @@ def test_the_answer_is_the_problem_about_the_refined_pilot(blocks):
         (model.refined_ * scale)[None], np.array([model.sparse_radius_])
     )[0, 0]
     np.testing.assert_allclose(model.coef_ * scale, expected, atol=1e-12)
+
+
+def singular_values(tensor):
+    """Return those of all unfoldings, largest first."""
+    unfoldings = (np.moveaxis(tensor, m, 0) for m in range(tensor.ndim))
+    return [
+        np.linalg.svd(each.reshape(len(each), -1), compute_uv=False)
+        for each in unfoldings
+    ]
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (4, 4), (4, 3, 5), (2, 9, 3), (7,)])
+def test_no_tensor_in_the_spectral_balls_has_lower_ranks(rng, shape):
+    Z, fraction = rng.normal(size=(2, *shape)), 0.6
+    found = lowest_ranks(Z, np.array([0.0, fraction]))
+    np.testing.assert_array_equal(found[:, 0], Z)
+    for before, after in zip(Z, found[:, 1], strict=True):
+        ranks = []
+        for s, t in zip(singular_values(before), singular_values(after), strict=True):
+            # By Weyl's inequality what is above the radius stays above zero.
+            kept = np.count_nonzero(s > fraction * s[0])
+            ranks.append((np.count_nonzero(t > 1e-12 * s[0]), kept))
+        for mode, (rank, kept) in enumerate(ranks):
+            others = prod(r for m, (r, _) in enumerate(ranks) if m != mode)
+            is_long = shape[mode] ** 2 > prod(shape)
+            assert rank <= (others if is_long else kept)
+
+
+def test_lower_ranks_keep_zeros_units_and_the_order_of_modes(rng):
+    Z, fraction = rng.normal(size=(6, 5, 4)), np.array([0.4])
+    Z[2], Z[:, 3], Z[0, 0, 0] = 0.0, 0.0, 0.0
+    found = lowest_ranks(Z[None], fraction)[0, 0]
+    np.testing.assert_array_equal(found == 0, Z == 0)
+    turned = lowest_ranks(Z.transpose(2, 0, 1)[None], fraction)[0, 0]
+    np.testing.assert_allclose(turned, found.transpose(2, 0, 1), atol=1e-12)
+    for unit in (1e-160, 1e160):
+        scaled = lowest_ranks(unit * Z[None], fraction)[0, 0]
+        np.testing.assert_allclose(scaled / unit, found, atol=1e-12)
+
+
+def test_ranks_are_lowered_where_that_costs_nothing():
+    lowered, dense = 0, 0
+    for seed in range(6):
+        data = make_tensor_regression(
+            (10, 10, 4), 120, truth="cp", rank=1, snr=1, random_state=seed
+        )
+        model = SLTRRegressorCV().fit(data.X, data.y)
+        values = singular_values(model.refined_ * model.entry_scale_)
+        for each in values if model.low_radius_ else []:
+            lowered += np.count_nonzero(each < 1e-9 * each[0])
+            dense += len(each)
+    assert dense > 0
+    assert lowered > 0.3 * dense
 
 
 def local_signal(rng, shape):
@@ -164,8 +218,8 @@ def test_held_out_scores_are_those_of_the_answer_on_each_fold(rng):
                 refine=("cp", given["rank"], given["ridge"]),
             ).fit(X[train], y[train])
             mean = mean + model.weights_[g] * refit.coef_
-        radius = np.array([model.sparse_radius_])
-        coef = adaptive_estimate(mean[None], radius)[0, 0]
+        low, radius = np.array([model.low_radius_]), np.array([model.sparse_radius_])
+        coef = adaptive_estimate(lowest_ranks(mean[None], low)[0], radius)[0, 0]
         inner = np.einsum("nij,ij->n", X - X[train].mean(axis=0), coef)
         expected = r2_score(y[test], y[train].mean() + inner[test])
         assert model.held_out_scores_["r2"][f] == pytest.approx(expected, abs=0.01)

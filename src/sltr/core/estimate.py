@@ -19,6 +19,7 @@ from sltr.arrays import (
     Array,
     array_namespace,
     as_array,
+    eigh,
     free_entries,
     has_real_numbers,
     is_array_api,
@@ -37,7 +38,7 @@ from sltr.core.grid import (
     solve_grid,
 )
 from sltr.core.problem import Problem, Result, Sparsity, joined
-from sltr.core.tensor import fold, spread_over, unfold
+from sltr.core.tensor import fold, own_mode_product, spread_over, unfold
 from sltr.parameters import check_choice, check_count, refuse, unmasked
 
 # Entries of all coefficients held at a time, for each pilot: 32 MB of doubles.
@@ -392,6 +393,44 @@ def adaptive_estimate(pilots: Array, fractions: Array) -> Array:
     stays = size > a  # squares of the other ratios may be too large for the precision
     ratio = xp.where(stays, a / xp.where(stays, size, 1.0), 1.0)
     return Z * (1.0 - ratio * ratio)
+
+
+def lowest_ranks(pilots: Array, fractions: Array) -> Array:
+    """Return tensors of the lowest ranks that spectral balls about pilots allow.
+
+    For pilots Z (Q, p1, …, pM) and fractions t (G,), along every mode at once, the
+    projection on the left singular vectors of Z_(m) whose singular values exceed
+    a_m = t·‖Z_(m)‖₂. By Weyl's inequality no W with ‖W_(m) − Z_(m)‖₂ ≤ a_m has a lower
+    rank along a mode. Zeros stay zero, which may cost some of it, and with t = 0 all
+    stays as it is. A mode longer than all others together is left: its rank cannot
+    exceed theirs. Returns (Q, G, …).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pilots = np.diag([4.0, 2.0, 0.5])[None]
+    >>> np.diagonal(lowest_ranks(pilots, np.array([0.0, 0.3]))[0], axis1=1, axis2=2)
+    array([[4. , 2. , 0.5],
+           [4. , 2. , 0. ]])
+    """
+    xp, shape = array_namespace(pilots), tuple(pilots.shape[1:])
+    scale = spread_over(_power_of_two(pilots), pilots)  # squares stay finite
+    batch = pilots.shape[0], fractions.shape[0]
+    each = xp.broadcast_to(pilots[:, None, ...], (*batch, *shape))
+    found = xp.reshape(each, (-1, *shape))
+    for mode, size in enumerate(shape):
+        if size * size > prod(shape):
+            continue
+        matrix = unfold(pilots / scale, mode)
+        values, vectors = eigh(matrix @ xp.matrix_transpose(matrix))
+        bound = fractions[None, :, None] ** 2 * values[:, None, -1:]
+        kept = xp.where(values[:, None, :] > bound, 1.0, 0.0)  # (Q, G, p)
+        vectors = vectors[:, None, ...]
+        projector = (vectors * kept[:, :, None, :]) @ xp.matrix_transpose(vectors)
+        found = own_mode_product(found, xp.reshape(projector, (-1, size, size)), mode)
+    found = xp.reshape(found, (*batch, *shape))
+    lowered = xp.reshape(fractions, (1, -1, *[1] * len(shape))) > 0
+    return xp.where(lowered & (each != 0.0), found, each)
 
 
 def independent_pilots(pilots: Array) -> list[int]:

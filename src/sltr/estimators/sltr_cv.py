@@ -131,8 +131,8 @@ class _SLTRCV(SLTRBase):
             task = self._task(samples, targets.Y, targets.shift, kept_whole)
             held, choice = self._choose(task, splits, tried, scoring, groups)
             held, choice = last_step(task, held, choice, self.rule)
-            members, radius = choice.members, choice.radius
-            fitted = final_fit(task, members, task.everyone, held, radius)
+            members, last = choice.members, choice.last
+            fitted = final_fit(task, members, task.everyone, held, last)
         null = null_scores(task, held.folds, scoring)
         self._remember(task, held, choice, fitted, null)
         return task, held.folds, choice
@@ -198,7 +198,9 @@ class _SLTRCV(SLTRBase):
         self.scored_by_ = default_metric(held.folds.rows, likelihood=likelihood)
         columns = candidate_columns(list(held.predictions))
         self.cv_results_ = cv_table(columns, choice.scores)
-        self.sparse_radius_ = choice.radius
+        last = choice.last
+        self.low_radius_ = None if last is None else last.low
+        self.sparse_radius_ = None if last is None else last.sparse
         self._set_coef(task, fitted, best.scale)
         self.refined_ = self._shaped(fitted.refined[0, ...])
         self._tell()
@@ -250,11 +252,11 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
         of the difference. First within each kind (the pilot, the paper's estimates,
         each refinement), then between the kinds, where the pilot counts more and
         low-rank and sparse refits less if samples are few. Of several responses each
-        has weights of its own, half by its errors, half by those of all. The answer is
-        the sparsest
-        tensor in a box about this mean, whose width held-out errors choose; it is zero
-        where nothing predicts clearly better than the mean response. "vote": the
-        same, an earlier name. "best": the best candidate
+        has weights of its own, half by its errors, half by those of all. The ranks
+        of this mean are lowered as far as the held-out error is sure to stay.
+        The answer is the sparsest tensor in a box about that, whose width held-out
+        errors choose; it is zero where nothing predicts clearly better than the mean
+        response. "vote": the same, an earlier name. "best": the best candidate
         alone: of exact rank if it is a low-rank refit, with exact zeros if it is
         "cp", "sparse" or none. "1se": the candidate of fewest free
         parameters within one standard error of the best score.
@@ -287,12 +289,17 @@ standardize_, entry_scale_, smooth_, fill_, shape_in_, shape_out_, n_features_in
         As for `SLTRRegressor`, fitted on all samples. The pilot is the best
         candidate's, iterations are the worst of the estimates involved. The gap is
         that of `coef_`: zero where refits take part, whose last step has a closed form.
+    low_radius_ : float or None
+        Of the last step, relative to the largest singular value of each unfolding of
+        the candidates' mean: `refined_` has no singular vectors of smaller ones. 0
+        leaves the mean as it is. None where `sparse_radius_` is.
     sparse_radius_ : float or None
         Of the last step, relative to the largest entry of `refined_`: 0 leaves the
         refined pilot as it is, 1 says that nothing was found. None where there is no
         last step: with another rule, or without refits.
     refined_ : array of the shape of `coef_`
-        The refined pilot: the weighted mean of the candidates, before the last step.
+        The refined pilot: the weighted mean of the candidates, at the ranks that
+        `low_radius_` leaves. `coef_` is made of it.
     epsilon_, lambda_sparse_, lambda_low_ : float
         Of the best candidate, as are the next. Of "reweight", "tucker" and "cp": those
         of the estimate that the refit starts from. Of "sparse": `lambda_sparse_` is the
@@ -304,7 +311,8 @@ standardize_, entry_scale_, smooth_, fill_, shape_in_, shape_out_, n_features_in
     scale_ : float, or array of shape (q1, …, qQ)
         The factor of `refine_ == "scale"`, else 1.
     weights_ : array of shape (n_candidates,)
-        Each candidate's share in `refined_`, the mean over responses.
+        Each candidate's share in the mean that `refined_` is made of, the mean over
+        responses.
     best_index_ : int
     best_score_ : float
         Mean held-out score of the best candidate alone, not of the mean of several
@@ -396,7 +404,8 @@ ranks_, dual_gap_, n_iter_, mask_, standardize_, entry_scale_, smooth_, fill_, \
 shape_in_, n_features_in_
         As for `SLTRClassifier`.
     epsilon_, lambda_sparse_, lambda_low_, refine_, refine_settings_, weights_, \
-sparse_radius_, refined_, best_index_, best_score_, null_score_, scored_by_, cv_results_
+low_radius_, sparse_radius_, refined_, best_index_, best_score_, null_score_, \
+scored_by_, cv_results_
         As for `SLTRRegressorCV`.
     held_out_scores_ : dict of arrays of shape (n_folds,)
         As for `SLTRRegressorCV`: "roc_auc" and "accuracy".

@@ -263,8 +263,8 @@ def _batch_of_folds(model: Any, X: Any, y: Any, groups: Any) -> _Fits:
         scoring = Scoring(model.scoring, classes)
         held, choice = model._choose(task, splits, tried, scoring, whole)
         held, choice = last_step(task, held, choice, model.rule)
-        training, radius = held.folds.training, choice.radius
-        fitted = final_fit(task, choice.members, training, radius=radius)
+        training, last = held.folds.training, choice.last
+        fitted = final_fit(task, choice.members, training, last=last)
     # New samples are checked as those of a fitted model.
     model._set_coef(task, fitted, None)
     xp = array_namespace(fitted.coef)

@@ -256,7 +256,10 @@ def _check_shapes(params: dict[str, Any], fitted: dict[str, Any]) -> None:
         "coef_": coef.dtype.kind == "f" and coef.size > 0 and _finite(coef),
         "pilot_": alike,
         "weights_": getattr(fitted.get("weights_", np.ones(1)), "ndim", 0) == 1,
-        "sparse_radius_": _is_fraction(fitted.get("sparse_radius_")),
+        **{
+            name: _is_fraction(fitted.get(name))
+            for name in ("low_radius_", "sparse_radius_")
+        },
         "intercept_": getattr(intercept, "shape", ()) == scores and _finite(intercept),
         **{
             name: _finite(fitted.get(name, 0.0))

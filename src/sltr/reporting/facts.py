@@ -127,6 +127,7 @@ class Answer:
     best: str | None  # the best candidate's refinement
     settings: dict[str, Any]  # its other settings, as far as they apply to it
     radius: float | None  # of the last step, if there was one
+    low_radius: float | None = None  # by which it lowered ranks
 
     @property
     def n_used(self) -> int:
@@ -154,6 +155,7 @@ def answer_of(model: Any) -> Answer | None:
         best=settings.pop("refine"),
         settings=settings,
         radius=getattr(model, "sparse_radius_", None),
+        low_radius=getattr(model, "low_radius_", None),
     )
 
 
@@ -173,23 +175,32 @@ def answer_text(answer: Answer, settings: Mapping[str, str]) -> str:
     return f"{compared}{several} ({kinds_text(answer)}). The best one is {best}."
 
 
-def last_step_text(radius: float | None) -> str:
+def last_step_text(answer: Answer | None) -> str:
     """Return what the last step made of the refined pilot, if there was one."""
-    if radius is None:
+    radius = None if answer is None else answer.radius
+    if answer is None or radius is None:
         return ""
     if radius == 1.0:
         return (
             "Held-out predictions could not be told from those of the null model, so "
             "that the coefficient is zero."
         )
+    lowered = ""
+    if answer.low_radius:
+        lowered = (
+            "Its ranks were lowered as far as the held-out error allows: singular "
+            f"values below {answer.low_radius:.3g} of an unfolding's largest are left "
+            "out. "
+        )
     if radius == 0.0:
         return (
-            "Zeros would not clearly lower the held-out error: it is the coefficient."
+            f"{lowered}Zeros would not clearly lower the held-out error: it is the "
+            "coefficient."
         )
     return (
-        "The coefficient is the sparsest tensor in a box about it, narrow where it is "
-        f"large; the box has a radius of {radius:.3g} of the largest entry, which has "
-        "the least held-out error."
+        f"{lowered}The coefficient is the sparsest tensor in a box about it, narrow "
+        f"where it is large; the box has a radius of {radius:.3g} of the largest "
+        "entry, which has the least held-out error."
     )
 
 
@@ -270,7 +281,7 @@ def model_facts(
         "ranks": ranks,
         "rank_ranges": [_range(mode) for mode in zip(*ranks, strict=True)],
         "radius": None if answer is None else answer.radius,
-        "last_step": last_step_text(None if answer is None else answer.radius),
+        "last_step": last_step_text(answer),
         "closed_form": _closed(kinds, answer),
         "certificate": _certificate(convergence, kinds, answer),
         "n_passes": getattr(model, "n_passes_", 0.0),

@@ -219,6 +219,23 @@ class Member:
         return share if self.scale is None else share * self.scale
 
 
+@dataclass(frozen=True)
+class Last:
+    """The radii of the last step, from 0, which leaves all as it is, to 1.
+
+    Relative to the largest singular value of each unfolding of the members' mean, and
+    to the largest entry of what its ranks were lowered to: there 1 leaves nothing.
+    """
+
+    low: float
+    sparse: float
+
+    @property
+    def stays(self) -> bool:
+        """Whether the mean itself is the answer."""
+        return self.low == self.sparse == 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Choice:
     """The best candidate, the members of the final fit, and everyone's scores."""
@@ -231,9 +248,7 @@ class Choice:
     # What the mean would predict, less the baseline, if all responses had the weights
     # that their errors choose together; None where they have.
     common: list[np.ndarray] | None = None
-    # Of the last step, relative to the largest entry of the members' mean: 0 leaves it
-    # as it is, 1 leaves nothing; None where the mean itself is the answer.
-    radius: float | None = None
+    last: Last | None = None  # None where the mean itself is the answer
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,9 @@
 """The final fit: the chosen candidates' mean, and the sparse problem about it.
 
-The weighted mean of the chosen candidates is the refined pilot. The last step makes
-the answer from it: the sparsest tensor in a box about the refined pilot. Held-out
-errors say how wide the box is. Where nothing predicts clearly better than the null
-model, the answer is zero.
+The weighted mean of the chosen candidates, at the lowest ranks that held-out errors
+allow, is the refined pilot. The last step makes the answer from it: the sparsest tensor
+in a box about the refined pilot. Held-out errors say how wide the box is. Where nothing
+predicts clearly better than the null model, the answer is zero.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from itertools import product
 import numpy as np
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
-from sltr.core.estimate import adaptive_estimate
+from sltr.core.estimate import adaptive_estimate, lowest_ranks
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate
-from sltr.tuning.choose import AVERAGES, Choice, Member, sample_losses
+from sltr.tuning.choose import AVERAGES, Choice, Last, Member, sample_losses
 from sltr.tuning.evidence import is_found
 from sltr.tuning.fits import (
     CoefsOf,
@@ -27,8 +27,9 @@ from sltr.tuning.fits import (
     plain_fits,
     refit_coefs,
 )
-from sltr.tuning.folds import Folds, close_to, fold_batches
+from sltr.tuning.folds import Folds, close_to, excess_of, fold_batches
 from sltr.tuning.held_out import HeldOut
+from sltr.tuning.policy import Policy
 from sltr.tuning.task import (
     Pilots,
     Task,
@@ -71,13 +72,12 @@ def final_fit(
     members: Sequence[Member],
     training: Array,
     held: HeldOut | None = None,
-    radius: float | None = None,
+    last: Last | None = None,
 ) -> Fitted:
     """Fit the weighted mean of some candidates on each of the subsets (S, n).
 
-    With a `radius` the answer is the sparsest tensor in the box about that mean; it is
-    relative to the largest entry. Refits that `held` knows are not made again: the
-    subset is all samples, perhaps followed by the folds.
+    The `last` step lowers its ranks, and makes the answer from that. Refits that `held`
+    knows are not made again: the subset is all samples, perhaps followed by the folds.
     """
     subsets: list[int] = []
     if held is not None:
@@ -90,8 +90,8 @@ def final_fit(
     mean = _mean_fit(task, members, training, known, subsets)
     coef, entries = mean.coef, _entries(task, mean.coef)
     answer = entries
-    if radius:  # zero leaves the refined pilot as it is
-        answer = _in_box(entries, [radius])[:, :, 0, ...]
+    if last is not None and not last.stays:
+        entries, answer = _last_estimates(entries, last)
         coef = _of_entries(task, answer)
     beside = basis_coefs(coef, task, training, mean.pilots)  # (S, b, K)
     n_first = int(task.fit_intercept)
@@ -109,40 +109,41 @@ def final_fit(
         converged,
         lasso_gap=mean.lasso_gap,
         residual=mean.pilots.residual,
-        closed=radius is not None or not all(m.candidate.is_plain for m in members),
+        closed=last is not None or not all(m.candidate.is_plain for m in members),
     )
 
 
 def last_step(
     task: Task, held: HeldOut, choice: Choice, rule: str
 ) -> tuple[HeldOut, Choice]:
-    """Return the choice with its radius, where the answer is a mean with refits in it.
+    """Return the choice with its last step, if the answer is a mean with refits in it.
 
     Without refits the grid is the paper's problem already. Refits of a likelihood see
     what its working responses are, which come along.
     """
     if rule not in AVERAGES or all(c.is_plain for c in held.predictions):
         return held, choice
-    choice = choose_radius(task, held, choice)
+    choice = choose_radii(task, held, choice)
     if task.family is None:
         return held, choice
     return reweighted_choice(task, held, choice)
 
 
-def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
-    """Return the choice with the radius of the last step, and what it predicts.
+def choose_radii(task: Task, held: HeldOut, choice: Choice) -> Choice:
+    """Return the choice with the radii of the last step, and what it predicts.
 
     The chosen mean is made on each fold, of coefficients that the search has kept if
-    there was room, and every radius of the policy tried on it. The radius of least
-    held-out error is taken if that is clearly enough below the error of the first,
-    radius 0: zeros that do not pay may be wrong. The answer is the null model (radius
-    1) unless something was found. Refits are in single precision, as when they were
-    chosen.
+    there was room. First its ranks are lowered as far as the held-out error is sure to
+    stay. About that every radius of the box is tried. The one of least held-out error
+    is taken if that is clearly enough below the error of the first, radius 0: zeros
+    that do not pay may be wrong. The answer is the null model (radius 1) unless
+    something was found. Refits are in single precision, as when they were chosen.
     """
     task, folds = task.with_loose_gap(), held.folds
     task = replace(task, working=held.working)
     radii, n_folds = task.policy.last_radii, len(folds.rows)
-    predictions: list[np.ndarray] = []  # (n_rows, K, R) by fold
+    means: list[tuple[range, Array, Array]] = []
+    lower: list[np.ndarray] = []  # predictions (n_rows, K, R) by fold
     epsilons = {member.candidate.epsilon for member in choice.members}
     for batch in fold_batches(task, folds, len(epsilons) + len(radii)):
         indices = range(n_folds)[batch]
@@ -151,16 +152,33 @@ def choose_radius(task: Task, held: HeldOut, choice: Choice) -> Choice:
         precision = task.policy.precision
         known = held.coefs, indices, precision, held.pilots
         mean = _mean_fit(task, members, training, *known)
-        predictions += _predictions(task, folds, indices, mean, radii)
-    losses, weight = sample_losses(folds, predictions)
+        entries, removed = _entries(task, mean.coef), mean.pilots.removed
+        means.append((indices, entries, removed))
+        lower += _predictions(task, folds, means[-1], lowest_ranks, radii)
+    low = _lowest(task.policy, *sample_losses(folds, lower))
+    sparser: list[np.ndarray] = []
+    for indices, entries, removed in means:
+        entries = _shrunk(lowest_ranks, entries, [radii[low]])[:, :, 0, ...]
+        part = indices, entries, removed
+        sparser += _predictions(task, folds, part, adaptive_estimate, radii)
+    losses, weight = sample_losses(folds, sparser)
     best = int(np.argmin(weight @ losses))
     if close_to(best, losses, weight, errors=task.policy.zeros_pay)[0]:
         best = 0
-    values = [p[:, :, best] for p in predictions]
-    refined = choice.common or [p[:, :, 0] for p in predictions]
+    values = [p[:, :, best] for p in sparser]
+    refined = choice.common or [p[:, :, 0] for p in lower]
     if is_found(task, folds, refined, values):
-        return _with_radius(folds, choice, radii[best], values)
-    return _with_radius(folds, choice, 1.0, [0.0 * p for p in values])
+        return _with_last(folds, choice, Last(radii[low], radii[best]), values)
+    nothing = [0.0 * p for p in values]
+    return _with_last(folds, choice, Last(radii[low], 1.0), nothing)
+
+
+def _lowest(policy: Policy, losses: np.ndarray, weight: np.ndarray) -> int:
+    """Return the last radius up to which losses (n, R) are sure to stay as they are."""
+    rise, error = excess_of(0, losses, weight, 0.0)
+    allowed = policy.low_share * (weight @ losses[:, 0]) / weight.sum()
+    sure = rise + policy.low_errors * error <= allowed
+    return int(np.argmin(np.append(sure[1:], False)))
 
 
 def reweighted_choice(
@@ -178,7 +196,8 @@ def reweighted_choice(
     xp, subsets = array_namespace(task.Y), [task.everyone, folds.training]
     training = xp.concat(subsets, axis=0)
     for _ in range(task.policy.reweightings):
-        if choice.radius == 1.0 or held.working is None:
+        found = choice.last is not None and choice.last.sparse < 1.0
+        if not found or held.working is None:
             break
         eta = _likely_predictions(task, held, choice, training)
         again = replace(
@@ -186,10 +205,10 @@ def reweighted_choice(
             working=working_at(task, training, eta),
             coefs={c: known for c, known in held.coefs.items() if c.is_plain},
         )
-        found = choose_radius(task, again, choice)
-        if not _deviance(folds, found) < _deviance(folds, choice):
+        other = choose_radii(task, again, choice)
+        if not _deviance(folds, other) < _deviance(folds, choice):
             break
-        held, choice = again, found
+        held, choice = again, other
     return held, choice
 
 
@@ -206,9 +225,8 @@ def _likely_predictions(
     task, precision = replace(task, working=held.working), task.policy.precision
     mean = _mean_fit(task, choice.members, training, {}, (), precision)
     coef = mean.coef
-    if choice.radius:
-        entries = _in_box(_entries(task, coef), [choice.radius])[:, :, 0, ...]
-        coef = _of_entries(task, entries)
+    if choice.last is not None and not choice.last.stays:
+        coef = _of_entries(task, _last_estimates(_entries(task, coef), choice.last)[1])
     beside = basis_coefs(coef, task, training, mean.pilots)  # (S, b, K)
     basis = task.centring(training).basis
     rows = xp.reshape(coef, (-1, mean.pilots.coef.shape[-1]))
@@ -217,11 +235,11 @@ def _likely_predictions(
     return xp.moveaxis(xp.reshape(values, shape), 0, 1) + basis @ beside
 
 
-def _with_radius(
-    folds: Folds, choice: Choice, radius: float, values: Sequence[np.ndarray]
+def _with_last(
+    folds: Folds, choice: Choice, last: Last, values: Sequence[np.ndarray]
 ) -> Choice:
     held_out = [p + mean for p, mean in zip(values, folds.baseline, strict=True)]
-    return replace(choice, radius=radius, held_out=held_out)
+    return replace(choice, last=last, held_out=held_out)
 
 
 def _of_folds(held: HeldOut, member: Member, indices: Sequence[int]) -> Member:
@@ -235,18 +253,23 @@ def _of_folds(held: HeldOut, member: Member, indices: Sequence[int]) -> Member:
 def _predictions(
     task: Task,
     folds: Folds,
-    indices: Sequence[int],
-    mean: _Mean,
+    means: tuple[Sequence[int], Array, Array],
+    estimate: Callable[[Array, Array], Array],
     radii: Sequence[float],
 ) -> list[np.ndarray]:
-    """Return what all radii predict for the rows of some folds, (n_rows, K, R)."""
-    xp, entries, coefs = array_namespace(mean.coef), _entries(task, mean.coef), []
+    """Return what estimates about some folds' means predict there, (n_rows, K, R).
+
+    `means` are the folds, their entries (S, K, …), and what was removed from samples.
+    """
+    (indices, entries, removed), coefs = means, []
+    xp = array_namespace(entries)
     for s in range(len(indices)):
-        shrunk = _in_box(entries[s : s + 1, ...], radii)  # (1, K, R, …)
+        shrunk = _shrunk(estimate, entries[s : s + 1, ...], radii)  # (1, K, R, …)
         batch = shrunk.shape[:3]
         flat = xp.reshape(shrunk, (1, -1, *shrunk.shape[3:]))
         coefs.append(xp.reshape(_of_entries(task, flat), (*batch[1:], -1)))
-    return folds.predictions(task, indices, coefs, mean.pilots.parts[1], axis=1)
+    each = [removed[s, ...] for s in range(len(indices))]
+    return folds.predictions(task, indices, coefs, each, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,11 +386,19 @@ def _fits_of_subsets(
         )
 
 
-def _in_box(entries: Array, radii: Sequence[float]) -> Array:
-    """Return the answers about refined pilots (S, K, …) for all radii, (S, K, R, …)."""
+def _last_estimates(entries: Array, last: Last) -> tuple[Array, Array]:
+    """Return the refined pilots (S, K, …) made of some means, and the answers."""
+    lowered = _shrunk(lowest_ranks, entries, [last.low])[:, :, 0, ...]
+    return lowered, _shrunk(adaptive_estimate, lowered, [last.sparse])[:, :, 0, ...]
+
+
+def _shrunk(
+    estimate: Callable[[Array, Array], Array], entries: Array, radii: Sequence[float]
+) -> Array:
+    """Return estimates about pilots (S, K, …) for all radii, (S, K, R, …)."""
     xp, batch = array_namespace(entries), entries.shape[:2]
     pilots = xp.reshape(entries, (-1, *entries.shape[2:]))
-    found = adaptive_estimate(pilots, as_array(list(radii), entries))
+    found = estimate(pilots, as_array(list(radii), entries))
     return xp.reshape(found, (*batch, *found.shape[1:]))
 
 

@@ -71,9 +71,11 @@ class Policy:
     # Few samples tell kinds of candidates apart badly. With n samples the pilot counts
     # 1 + prior_samples / n times, and low-rank or sparse refits as many times less.
     prior_samples: float = 40.0
-    # The last step: radii of the box about the refined pilot, relative to its largest
-    # entry, 0 first. It stays 0 unless zeros lower the held-out error by so many
-    # standard errors of the difference (`benchmarks/answers.py support`). The answer is
+    # The last step: radii, 0 first, of the spectral balls about the members' mean,
+    # relative to its largest singular values, and of the box about what is found there,
+    # relative to its largest entry. Ranks are lowered as long as the held-out error
+    # rises by less than this share, so many standard errors of the difference added;
+    # zeros have to lower it by so many (`benchmarks/answers.py support`). The answer is
     # empty unless its pilot's held-out predictions agree with the responses by so many
     # standard errors (that many because it is chosen among many, by folds that share
     # their samples), or the ridge pilot does at this level, by so many permutations. On
@@ -81,6 +83,8 @@ class Policy:
     last_radii: tuple[float, ...] = (
         0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5,
     )  # fmt: skip
+    low_share: float = 0.01
+    low_errors: float = 2.0
     zeros_pay: float = 0.5
     found_errors: float = 3.3
     found_level: float = 0.025
