@@ -399,7 +399,7 @@ def test_a_small_limit_keeps_samples_in_their_file_and_refits_them(
     here = SLTRRegressorCV().fit(X, y)
     monkeypatch.setattr(SLTRBase, "_policy", HOLDINGS[holding][0])
     there = SLTRRegressorCV(memory_limit="3.6MB").fit(as_zarr(X, (40, 6, 10, 6)), y)
-    assert 0 < there.n_passes_ <= (10 if holding == "held" else 60)
+    assert 0 < there.n_passes_ <= (11 if holding == "held" else 60)
     assert "passes over X" in str(there.summary())
     apart = here.predict(new) - there.predict(new)
     assert np.sqrt(np.mean(apart**2)) < 0.02 * y.std()

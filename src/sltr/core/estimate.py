@@ -424,7 +424,7 @@ def lowest_ranks(pilots: Array, fractions: Array) -> Array:
         matrix = unfold(pilots / scale, mode)
         values, vectors = eigh(matrix @ xp.matrix_transpose(matrix))
         bound = fractions[None, :, None] ** 2 * values[:, None, -1:]
-        kept = xp.where(values[:, None, :] > bound, 1.0, 0.0)  # (Q, G, p)
+        kept = xp.astype(values[:, None, :] > bound, vectors.dtype)  # (Q, G, p)
         vectors = vectors[:, None, ...]
         projector = (vectors * kept[:, :, None, :]) @ xp.matrix_transpose(vectors)
         found = own_mode_product(found, xp.reshape(projector, (-1, size, size)), mode)
