@@ -185,16 +185,34 @@ def test_what_is_no_file_is_refused_before_any_work(here, capsys, arguments):
         ("stability", "data.npz", "--out", "data.npz"),
         ("export", "m.csv", "m.csv"),
         ("plot", "m.png", "m.png"),
+        ("fit", "data.npz", "--config", "c.toml", "--out", "c.toml"),
+        ("test", "data.npz", "--config", "c.png", "--plot", "c.png"),
+        ("fit", "scans", "--y", "t.csv", "--out", "scans/sub/a.nii.gz"),
+        ("tune", "films", "--out", "films/../films/jumping/b.MP4"),
+        ("fit", "store.zarr", "--out", "store.zarr/X/c/0"),
     ],
 )
 def test_what_is_read_is_not_replaced(here, capsys, arguments):
     Path("link").symlink_to("data.npz")
+    for name in ("c.toml", "c.png"):
+        Path(name).write_text("seed = 1\n")
+    for name in ("scans/sub/a.nii.gz", "films/jumping/b.MP4", "store.zarr/X/c/0"):
+        Path(name).parent.mkdir(parents=True)
+        Path(name).touch()
     for name in ("m.sltr", "m.csv", "m.png"):
         sltr.save(sltr.SLTRRegressor(), name)
-    before = {path.name: path.read_bytes() for path in here.iterdir()}
+    files = [path for path in here.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
     assert run(*arguments) == 1
-    assert "expected another file than those that are read" in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in here.iterdir()} == before
+    said = capsys.readouterr().err
+    assert re.search("expected another file than (those|the samples).* read", said)
+    assert {path: path.read_bytes() for path in files} == before
+
+
+def test_settings_without_end_are_not_read(here, capsys):
+    Path("c.toml").symlink_to("/dev/zero")
+    assert run("fit", "data.npz", "--config", "c.toml", "--out", "m.sltr") == 2
+    assert "cannot be read as TOML" in capsys.readouterr().err
 
 
 def test_a_figure_that_cannot_be_drawn_leaves_what_was_there(here, capsys, monkeypatch):

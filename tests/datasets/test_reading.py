@@ -302,6 +302,81 @@ def test_a_chunk_that_an_hdf5_file_lacks_is_named(tmp_path, monkeypatch):
     assert (load_data(path).X[2:] == 0).all()
 
 
+def _virtual(h5py, folder, mapped, name="source.h5"):
+    with h5py.File(folder / "source.h5", "w") as file:
+        file["X"] = X[:mapped]
+    layout = h5py.VirtualLayout((4, 3, 2), "f8")
+    layout[:mapped] = h5py.VirtualSource(name, "X", (mapped, 3, 2))
+    with h5py.File(folder / "d.h5", "w") as file:
+        file.create_virtual_dataset("X", layout)
+        file["y"] = Y
+
+
+def _outside(h5py, folder, there):
+    (folder / "raw").write_bytes(X.tobytes()[:there])
+    place = [(str(folder / "raw"), 0, X.nbytes)]
+    with h5py.File(folder / "d.h5", "w") as file:
+        file.create_dataset("X", X.shape, "f8", external=place)
+        file["y"] = Y
+    os.truncate(folder / "raw", 0)  # HDF5 has written zeros
+    (folder / "raw").write_bytes(X.tobytes()[:there])
+
+
+def _never_written(h5py, folder):
+    with h5py.File(folder / "d.h5", "w") as file:
+        file.create_dataset("X", X.shape, "f8")
+        file["y"] = Y
+
+
+IN_PARTS = {
+    "no source": (lambda *at: _virtual(*at, 4, "none.h5"), "'X' of 'none.h5', which"),
+    "a part": (lambda *at: _virtual(*at, 2), "which has no source"),
+    "cut short": (lambda *at: _outside(*at, 100), "raw'.* which holds values"),
+    "never written": (_never_written, "which nothing was written to"),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PARTS)
+def test_parts_that_hdf5_would_fill_with_zeros_are_named(tmp_path, monkeypatch, kind):
+    h5py = pytest.importorskip("h5py")
+    write, words = IN_PARTS[kind]
+    write(h5py, tmp_path)
+    with pytest.raises(ValueError, match=rf"d\.h5 .*'X': .*{words}.* is missing"):
+        load_data(tmp_path / "d.h5")
+    with (
+        h5py.File(tmp_path / "d.h5") as file,
+        pytest.raises(OSError, match="is missing in /X"),
+    ):
+        SLTRRegressor().fit(file["X"], Y)
+    monkeypatch.setenv("SLTR_MISSING_CHUNKS", "fill")
+    assert (load_data(tmp_path / "d.h5").X[2:] == 0).any()
+
+
+@pytest.mark.parametrize("write", [_virtual, _outside])
+def test_arrays_in_several_files_are_read(tmp_path, write):
+    h5py = pytest.importorskip("h5py")
+    write(h5py, tmp_path, 4 if write is _virtual else X.nbytes)
+    np.testing.assert_array_equal(load_data(tmp_path / "d.h5").X, X)
+
+
+def test_a_text_that_many_rows_share_does_not_flood_the_memory(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    path, n = tmp_path / "d.h5", 1000
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = X, Y
+        file.create_dataset("names", (n,), h5py.string_dtype())[0] = "x" * 100_000
+        place = file["names"].id.get_offset()
+    content = bytearray(path.read_bytes())
+    content[place : place + 16 * n] = content[place : place + 16] * n
+    path.write_bytes(content)
+    monkeypatch.setenv("SLTR_READ_LIMIT", "1MB")
+    with pytest.raises(ValueError, match=r"'names': .* would take 1,\d{3},\d{3} in"):
+        load_data(path)
+    path.rename(tmp_path / "d.mat")
+    with pytest.raises(ValueError, match="texts that are not MATLAB's"):
+        load_data(tmp_path / "d.mat")
+
+
 def test_a_chunk_that_dask_would_fill_is_named(group):
     dask = pytest.importorskip("dask.array")
     array = 2.0 * dask.from_zarr(str(group / "X"))[::2]
@@ -398,6 +473,19 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path, suffix):
     # The device first: a pipe that is not refused would be waited for.
     for path in (device, pipe):
         with pytest.raises(ValueError, match=f"{path.name} .*a pipe"):
+            load_data(path)
+
+
+def test_pipes_behind_links_and_headers_are_not_waited_for(tmp_path, group):
+    h5py = pytest.importorskip("h5py")
+    os.mkfifo(tmp_path / "pipe")
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file["X"], file["y"] = h5py.ExternalLink("pipe", "/X"), Y
+    header = group / "X" / "zarr.json"
+    header.unlink()
+    os.mkfifo(header)
+    for path in (tmp_path / "d.h5", group):
+        with pytest.raises(ValueError, match="it is a pipe"):
             load_data(path)
 
 

@@ -28,13 +28,13 @@ from sltr.cli.options import (
 )
 from sltr.cli.output import progress_bar, write_model
 from sltr.cli.reading import (
+    check_output,
     kind_of,
     placed,
     read_samples,
     reading_options,
     refuse_labels,
 )
-from sltr.persistence.files import check_destination
 
 REFINEMENTS = ("none", "scale", "reweight", "tucker", "cp", "sparse")
 
@@ -83,7 +83,7 @@ def fit(
     from sltr.arrays.resources import memory_bytes
     from sltr.estimators.sltr import SLTRClassifier, SLTRRegressor
 
-    check_destination(out, read=[*data, y, mask])
+    check_output(out, *data, y, mask, config)
     choose(refine, REFINEMENTS, "--refine")
     check_family(family)
     if not absolute:
@@ -189,7 +189,7 @@ def tune(
     from sltr.peers.registry import method as registered
     from sltr.tuning.folds import check_folds
 
-    check_destination(out, read=[*data, y, mask])
+    check_output(out, *data, y, mask, config)
     entry = registered(method)
     _refuse_null(method)
     of_sltr = {

@@ -22,8 +22,8 @@ from sltr.cli.options import (
     choose,
 )
 from sltr.cli.output import print_found, progress_bar, say
-from sltr.cli.reading import kind_of, placed, read_samples
-from sltr.persistence.files import check_destination, write_through
+from sltr.cli.reading import check_output, kind_of, placed, read_samples
+from sltr.persistence.files import write_through
 
 Plot = Annotated[
     Path | None,
@@ -68,7 +68,7 @@ def test(
     """
     from sltr.inference import permutation_test
 
-    _check_plot(plot)
+    _check_plot(plot, *data, y, mask, config)
     choose(statistic, ("pilot", "procedure"), "--statistic")
     loaded = read_samples(data, y=y, target=target, groups=groups, mask=mask)
     labels = kind_of(loaded.y, task) != "regression"
@@ -137,8 +137,8 @@ def stability(
 
     from sltr.inference import stability as find_stable
 
-    check_destination(out, read=[*data, y, mask])
-    _check_plot(plot)
+    check_output(out, *data, y, mask, config)
+    _check_plot(plot, *data, y, mask, config)
     loaded = read_samples(data, y=y, target=target, mask=mask)
     labels = kind_of(loaded.y, task) != "regression"
     X, responses = placed(loaded, device, labels=labels)
@@ -179,10 +179,10 @@ def _model(labels: bool) -> Any:
     return SLTRClassifierCV() if labels else SLTRRegressorCV()
 
 
-def _check_plot(plot: Path | None) -> None:
+def _check_plot(plot: Path | None, *read: Path | None) -> None:
     """Refuse a figure that could not be drawn, before anything is computed."""
     if plot is not None:
-        check_destination(plot)
+        check_output(plot, *read)
         choose(plot.suffix, (".png", ".pdf", ".svg"), "--plot")
 
 

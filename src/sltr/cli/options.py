@@ -11,13 +11,17 @@ import typer
 
 from sltr.parameters import nearest
 
+LONGEST_CONFIG = 1_000_000  # characters
+
 
 def _configure(context: typer.Context, path: Path | None) -> Path | None:
     """Fill options that are not on the command line from a TOML file."""
     if path is None or context.resilient_parsing:
         return path
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LONGEST_CONFIG)  # it may be a pipe, or have no end
+        settings = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"{path} cannot be read as TOML: {error}"
         raise typer.BadParameter(msg) from error

@@ -12,10 +12,15 @@ import typer
 
 from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_names
 from sltr.cli.output import print_json, say
-from sltr.cli.reading import match_covariates, match_images, read_samples
+from sltr.cli.reading import (
+    check_output,
+    match_covariates,
+    match_images,
+    read_samples,
+)
 from sltr.parameters import printable
 from sltr.persistence import load
-from sltr.persistence.files import check_destination, write_atomically, write_through
+from sltr.persistence.files import write_atomically, write_through
 from sltr.persistence.values import harmless
 
 
@@ -51,7 +56,7 @@ def predict(
         if out.suffix not in (".csv", ".npy"):
             msg = f"--out={out} was given; expected a name that ends in .csv or .npy"
             raise typer.BadParameter(msg)
-        check_destination(out, read=[model, *data, y, mask])
+        check_output(out, model, *data, y, mask, config)
     fitted = load(model)
     lazy = hasattr(fitted, "memory_limit")
     loaded = read_samples(

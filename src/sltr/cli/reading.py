@@ -11,6 +11,7 @@ import typer
 
 from sltr.cli.options import choose, parse_names
 from sltr.cli.output import say
+from sltr.persistence.files import check_destination
 
 
 def read_samples(
@@ -57,6 +58,28 @@ def _names_as_fitted(names: Sequence[str], model: Any) -> list[str]:
         return list(names)
     check_response_names(names, fitted)
     return list(fitted)
+
+
+def check_output(out: Path, *read: Path | None) -> None:
+    """Refuse a file that cannot be written, or that the command reads.
+
+    Of a folder of images or films these are read, and of a Zarr store every file.
+    """
+    from sltr.datasets.nifti import is_image
+    from sltr.datasets.video import SUFFIXES
+
+    check_destination(out, read)
+    data = is_image(out) or out.suffix.lower() in SUFFIXES
+    for folder in read:
+        if folder is None or not (folder.is_dir() and out.exists()):
+            continue
+        inside = out.resolve().is_relative_to(folder.resolve())
+        if inside and (data or folder.suffix == ".zarr"):
+            msg = (
+                f"{out} was given; expected another file than the samples in {folder}, "
+                "which are read. Choose another name."
+            )
+            raise FileExistsError(msg)
 
 
 def are_images(files: Sequence[Path]) -> bool:

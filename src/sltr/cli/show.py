@@ -28,6 +28,7 @@ from sltr.cli.options import (
 )
 from sltr.cli.output import print_json, print_scores, progress_bar, say
 from sltr.cli.reading import (
+    check_output,
     kind_of,
     match_covariates,
     match_images,
@@ -36,7 +37,7 @@ from sltr.cli.reading import (
 )
 from sltr.persistence import load
 from sltr.persistence.export import export as write
-from sltr.persistence.files import check_destination, write_atomically
+from sltr.persistence.files import write_atomically
 
 
 def compare(
@@ -141,7 +142,7 @@ def report(
     """
     from sltr import report as write_report
 
-    check_destination(out, read=[model, *data, y, mask, *(test or ()), test_y])
+    check_output(out, model, *data, y, mask, *(test or ()), test_y, config)
     if test_y is not None and not test:
         msg = f"--test-y={test_y} was given without samples; expected --test as well"
         raise typer.BadParameter(msg)
@@ -189,7 +190,7 @@ def export(
         sltr export model.sltr coef.nc
         sltr export model.sltr coef.csv
     """
-    check_destination(out, read=[model])
+    check_output(out, model, config)
     say(f"Wrote {write(load(model), out)}.")
 
 
@@ -223,7 +224,7 @@ def plot(
     """
     from sltr import plotting
 
-    check_destination(out, read=[model, background])
+    check_output(out, model, background, config)
     choose(out.suffix, (".png", ".pdf", ".svg", ".gif"), "OUT")
     choose(kind, ("auto", "coef", "factors", "glass", "slices"), "--kind")
     if background is not None and kind != "slices":

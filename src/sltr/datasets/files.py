@@ -21,6 +21,7 @@ from sltr.datasets.nifti import load_nifti
 from sltr.datasets.reading import (
     AnyPath,
     check_expansion,
+    check_regular,
     existing_file,
     expansion_limit,
     few,
@@ -50,6 +51,7 @@ SUFFIXES = (
     *(".nii", ".nii.gz", ".npy", ".npz", ".zarr", ".h5", ".hdf5", ".mat", ".nc"),
     *(".fif", ".csv", ".tsv"),
 )
+_ZARR_HEADERS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 # NumPy reads headers of up to 10,000 characters.
 LONGEST_HEADER = 50_000
 
@@ -268,6 +270,9 @@ def load_zarr(
     """
     zarr = import_optional("zarr", "Zarr files need zarr", "'sltr[dask]'")
     file = existing_file(path)
+    for part in file.rglob("*"):
+        if part.name in _ZARR_HEADERS:  # zarr would wait for a pipe
+            check_regular(part)
     with _reading(file):
         store: Any = zarr.open(str(file), mode="r")
         alone = isinstance(store, zarr.Array)

@@ -17,7 +17,13 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sltr.arrays.resources import working_bytes
-from sltr.datasets.reading import check_expansion, expansion_limit, reading, text_bytes
+from sltr.datasets.reading import (
+    check_expansion,
+    check_regular,
+    expansion_limit,
+    reading,
+    text_bytes,
+)
 from sltr.parameters import import_optional
 from sltr.samples.labelled import LabelledArray, Labels, unlabelled
 from sltr.samples.stored import check_chunks
@@ -66,16 +72,36 @@ def _hdf5_arrays(handle: Any) -> dict[str, Any]:
     """Return the arrays of a file that hold something."""
     import h5py
 
+    for name in handle:
+        link = handle.get(name, getlink=True)
+        if isinstance(link, h5py.ExternalLink):  # HDF5 would wait for a pipe
+            check_regular(Path(handle.filename).parent / link.filename)
+            check_regular(link.filename)
     kinds = {n: a for n, a in handle.items() if isinstance(a, h5py.Dataset)}
     return {n: a for n, a in kinds.items() if a.shape is not None}
 
 
 def _hdf5_values(array: Any, file: Path, beside: Bunch) -> np.ndarray:
-    values = np.asarray(array[()])
-    if values.dtype.kind != "O":
-        return values
-    texts = [v.decode() if isinstance(v, bytes) else str(v) for v in values.ravel()]
-    return _texts(texts, file, beside).reshape(values.shape)
+    if array.dtype.kind != "O":
+        return np.asarray(array[()])
+    texts, n_bytes, limit = [], 0, expansion_limit(file)
+    for value in _each_text(array, limit // file.stat().st_size):
+        texts.append(value.decode() if isinstance(value, bytes) else str(value))
+        n_bytes += len(texts[-1])
+        if n_bytes > limit:
+            check_expansion(file, n_bytes)
+    return _texts(texts, file, beside).reshape(array.shape)
+
+
+def _each_text(array: Any, most: int) -> Iterator[Any]:
+    """Yield texts, so many at a time: all may be one, as long as the file."""
+    if not array.shape:
+        yield array[()]
+        return
+    *rows, length = array.shape
+    for row in np.ndindex(*rows):
+        for start in range(0, length, max(1, most)):
+            yield from array[(*row, slice(start, start + max(1, most)))]
 
 
 def _texts(texts: list[str], file: Path, beside: Bunch) -> np.ndarray:
@@ -202,6 +228,7 @@ def _read_newer(file: Path) -> Bunch:
         for name, array in arrays.items():
             with reading(f"{file} cannot be read: the array {name!r}", _ADVICE):
                 check_chunks(array)
+                _refuse_texts(array)
                 # MATLAB counts the first axis fastest, HDF5 the last.
                 values = array[()].T
                 kind = array.attrs.get("MATLAB_class", b"")
@@ -210,10 +237,20 @@ def _read_newer(file: Path) -> Bunch:
                 elif kind == b"cell":
                     cells = [handle[cell] for cell in values.ravel()]
                     check_expansion(file, sum(map(_hdf5_bytes, cells)))
+                    for cell in cells:
+                        _refuse_texts(cell)
                     texts = [_characters(cell[()].T) for cell in cells]
                     values = _texts(texts, file, data)
                 data[name] = values
     return data
+
+
+def _refuse_texts(array: Any) -> None:
+    """Refuse what MATLAB does not write: texts as HDF5 has them, of any length."""
+    import h5py
+
+    if array.dtype.kind == "O" and h5py.check_ref_dtype(array.dtype) is None:
+        raise ValueError("it holds texts that are not MATLAB's")
 
 
 def _characters(codes: np.ndarray) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,24 +124,23 @@ def check_chunks(array: Any) -> None:
     library = type(array).__module__.partition(".")[0]
     if library == "zarr":
         missing, place = _missing_in_zarr(array), array.store_path
-    elif library == "h5py" and array.chunks is not None:
+    elif library == "h5py":
         missing, place = _missing_in_hdf5(array), array.name
     else:
         return
     if missing is not None:
-        what, starts = missing
         msg = (
-            f"{what}, which begins at {starts}, is missing in {place}. Restore it; or, "
-            "if its fill value is meant, set the environment variable "
-            "SLTR_MISSING_CHUNKS=fill."
+            f"{missing}, is missing in {place}. Restore it; or, if its fill value is "
+            "meant, set the environment variable SLTR_MISSING_CHUNKS=fill."
         )
         raise OSError(msg)
 
 
-Missing = tuple[str, list[int]]
+def _from(what: str, starts: Sequence[int]) -> str:
+    return f"{what}, which begins at {list(starts)}"
 
 
-def _missing_in_zarr(array: Any) -> Missing | None:
+def _missing_in_zarr(array: Any) -> str | None:
     """Return the name and the first entry of a chunk that is not in the store."""
     from zarr.core.sync import sync
 
@@ -153,10 +153,10 @@ def _missing_in_zarr(array: Any) -> Missing | None:
         key = array.metadata.encode_chunk_key(place)
         starts = [k * side for k, side in zip(place, sides, strict=True)]
         if folder + key not in there:
-            return f"The chunk {key!r}", starts
+            return _from(f"The chunk {key!r}", starts)
         inner = _missing_in_shard(array, folder + key, starts)
         if inner is not None:
-            return f"A chunk of the shard {key!r}", inner
+            return _from(f"A chunk of the shard {key!r}", inner)
     return None
 
 
@@ -196,8 +196,15 @@ def _missing_in_shard(array: Any, key: str, starts: list[int]) -> list[int] | No
     return None
 
 
-def _missing_in_hdf5(dataset: Any) -> Missing | None:
-    """Return the first entry of a chunk that an HDF5 file does not hold."""
+def _missing_in_hdf5(dataset: Any) -> str | None:
+    """Return what an HDF5 file does not hold: a chunk by its first entry, a source."""
+    if dataset.is_virtual:
+        return _missing_source(dataset)
+    if dataset.external:
+        return _missing_outside(dataset)
+    if dataset.chunks is None:
+        never = prod(dataset.shape) > 0 and dataset.id.get_storage_size() == 0
+        return "The array, which nothing was written to" if never else None
     grid = _grid(dataset.shape, dataset.chunks)
     count = dataset.id.get_num_chunks()
     if count == prod(grid):
@@ -206,7 +213,47 @@ def _missing_in_hdf5(dataset: Any) -> Missing | None:
     for place in np.ndindex(*grid):
         starts = [k * side for k, side in zip(place, dataset.chunks, strict=True)]
         if tuple(starts) not in there:
-            return "A chunk", starts
+            return _from("A chunk", starts)
+    return None
+
+
+def _missing_source(dataset: Any) -> str | None:
+    """Return a part of a virtual array whose source is not there."""
+    import h5py
+
+    n_mapped = 0
+    for source in dataset.virtual_sources():
+        starts = source.vspace.get_select_bounds()[0]
+        part = _from(f"{source.dset_name!r} of {source.file_name!r}", starts)
+        n_mapped += source.vspace.get_select_npoints()
+        if source.file_name == ".":
+            found = source.dset_name in dataset.file
+            inner = _missing_in_hdf5(dataset.file[source.dset_name]) if found else part
+        elif "%" in source.file_name + source.dset_name:  # names to be counted up
+            return None
+        else:
+            beside = Path(dataset.file.filename).parent / source.file_name
+            file = beside if beside.is_file() else Path(source.file_name)
+            if not file.is_file():
+                return part
+            with h5py.File(file, "r") as opened:
+                found = source.dset_name in opened
+                inner = _missing_in_hdf5(opened[source.dset_name]) if found else part
+        if inner is not None:
+            return inner
+    whole = n_mapped >= prod(dataset.shape)
+    return None if whole else "A part of a virtual array, which has no source"
+
+
+def _missing_outside(dataset: Any) -> str | None:
+    """Return a file outside HDF5's that does not hold its part of an array."""
+    left = prod(dataset.shape) * dataset.dtype.itemsize
+    for name, offset, size in dataset.external:
+        file = Path(os.fsdecode(name))
+        taken = min(left, size)
+        if not file.is_file() or file.stat().st_size < offset + taken:
+            return f"{str(file)!r}, or a part of it, which holds values"
+        left -= taken
     return None
 
 
