@@ -366,7 +366,7 @@ def test_the_lasso_ends_at_an_optimum(rng, intercept):
 def test_the_lasso_is_nearly_optimal_when_it_stops(seed, fraction):
     problem = SmallLasso(np.random.default_rng(seed))
     t = fraction * problem.largest
-    exact = problem.solved([t], tol=0.0, max_steps=20_000)[0]
+    exact = problem.solved([t], tol=0.0, max_steps=2000)[0]
     stopped = problem.solved([t], max_steps=2000)[0]
     null, best = (problem.value(coef, t) for coef in (0.0 * exact, exact))
     assert problem.value(stopped, t) - best <= TOLERANCE * null * (1 + 1e-9)
@@ -397,6 +397,24 @@ def test_working_sets_of_the_lasso_are_certified_over_all_entries(rng, fraction)
     assert 0 < np.count_nonzero(found[0]) < 100
     whole = problem.solved([1.01 * problem.largest], large=100)[0]
     assert not whole.any()
+
+
+def test_a_lasso_says_only_of_what_ran_out_of_steps_that_it_did(rng):
+    for _ in range(5):
+        problem, told = SmallLasso(rng), []
+        problem.X[:] = problem.X + 2.0 * rng.normal(size=(15, 1))
+        problem.A, problem.b = centred_samples(
+            problem.X, problem.y, problem.weight, True
+        )
+        thresholds = np.abs(problem.A.T @ problem.b).max() * np.array([0.5, 0.2, 0.05])
+        found = problem.solved(thresholds, max_steps=5000, unconverged=told.append)
+        assert told == []
+        least = problem.solved(thresholds, tol=0.0, max_steps=2000)
+        for coef, best, t in zip(found, least, thresholds, strict=True):
+            excess = problem.value(coef, t) - problem.value(best, t)
+            assert excess <= 2e-2 * 0.5 * np.sum(problem.b**2)
+        problem.solved(thresholds, max_steps=2, unconverged=told.append)
+        assert told[0] > 2e-2
 
 
 def test_items_and_thresholds_are_solved_independently(rng):

@@ -93,36 +93,44 @@ def lasso(
     # An accelerator would wait for its many small calls.
     if is_numpy(X) and X.shape[1] > large:
         rows = _by_working_sets(repeated, thresholds, enough, max_steps)
+        late = list(range(len(rows)))
     else:
         index = as_array(items, X, dtype=xp.int64)
         length = loss.safe_length(cross) if length is None else length
         length = xp.take(length, index, axis=0)
         state = _State.start(repeated, thresholds, length, enough)
-        rows = _stepped(state, max_steps)
+        rows, late = _stepped(state, max_steps)
     found = xp.stack(rows, axis=0)
-    if unconverged is not None:
-        residual = repeated.subsets.target - repeated.fitted(found)
-        gap = _gap(repeated, found, residual, repeated.spread(residual), thresholds)
+    if unconverged is not None and late:
+        index = as_array(late, X, dtype=xp.int64)
+        ended, coef = repeated.of(late), xp.take(found, index, axis=0)
+        thresholds, enough = (xp.take(v, index, axis=0) for v in (thresholds, enough))
+        residual = ended.subsets.target - ended.fitted(coef)
+        gap = _gap(ended, coef, residual, ended.spread(residual), thresholds)
         worst = float(xp.max(xp.where(gap > enough, gap, 0.0)))
         if worst > 0.0:
             unconverged(worst)
     return xp.reshape(found, (n_items, n_thresholds, -1))
 
 
-def _stepped(state: _State, max_steps: int) -> list[Array]:
+def _stepped(state: _State, max_steps: int) -> tuple[list[Array], list[int]]:
     """Return the coefficients (P,) of all items once each is done by itself.
 
+    And which ran out of steps. What is done has a gap that is small enough, by the dual
+    point where its last step began; that of its end may say less.
     An accelerator takes several steps before anyone looks: what is done waits there,
     and goes once it is half of the batch.
     """
     n_at_once, share = (1, 0.0) if is_numpy(state.threshold) else (STEPS_AT_ONCE, 0.5)
     places = list(range(state.threshold.shape[0]))
     found: dict[int, Array] = {}
+    late: list[int] = []
     further = repeated(state.stepped, state.moving)
     for step in range(0, max_steps, n_at_once):
         moving = further(min(n_at_once, max_steps - step))
         done = to_python(moving[-1])
         if step + n_at_once >= max_steps:
+            late = [p for p, over in zip(places, done, strict=True) if not over]
             done = [True] * len(places)
         kept = [i for i, over in enumerate(done) if not over]
         n_done = len(places) - len(kept)
@@ -135,7 +143,7 @@ def _stepped(state: _State, max_steps: int) -> list[Array]:
             break
         places, state = [places[i] for i in kept], state.take(kept, moving)
         further = repeated(state.stepped, state.moving)
-    return [found[place] for place in range(len(found))]
+    return [found[place] for place in range(len(found))], late
 
 
 def _by_working_sets(
@@ -165,7 +173,7 @@ def _by_working_sets(
             part = _Loss(xp.take(loss.X, chosen, axis=1), item.subsets)
             length = part.safe_length(xp.take(slope, chosen, axis=1))
             inner = INNER_SHARE * enough[b : b + 1]
-            [values] = _stepped(_State.start(part, limit, length, inner), max_steps)
+            [values], _ = _stepped(_State.start(part, limit, length, inner), max_steps)
             coef = _put(values, among)[None, :]
             residual = item.subsets.target - part.fitted(values[None, :])
             size *= 2
