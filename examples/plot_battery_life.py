@@ -74,7 +74,8 @@ model = sltr.SLTRRegressorCV().fit(X[train], log_life[train])
 errors["SLTR, whole tensor"] = cycles_off(model.predict(X))
 
 # %%
-# A little of the insight helps: what changed since cycle 10.
+# With a little of the insight: what changed since cycle 10. It helps on the later
+# batch, and costs on the first.
 
 since = sltr.datasets.label(
     np.asarray(X) - np.asarray(X)[:, :, [8]],
@@ -96,8 +97,8 @@ for name, (first, second) in errors.items():
 # 11,697 and 357 cycles, PLS on the whole tensor 236 and 275. Their best models of the
 # curve by hand have 97 to 100 and 176 to 193 cycles.
 #
-# So the whole tensor is no longer hopeless: on cells of the same kind it gives about
-# what one number by hand gives, and nobody had to find that number. On the later batch
+# So the whole tensor is no longer hopeless: on cells of the same kind it does better
+# than one number by hand, and nobody had to find that number. On the later batch
 # the expert's features stay ahead. There were only 41 cells to learn from, and none of
 # that batch.
 

@@ -37,6 +37,15 @@ def test_root_inverts_the_penalty(rng):
     )
 
 
+def test_coordinates_may_fall_as_well_as_rise():
+    volts = [3.6, 3.2, 2.5, 2.4]
+    [falling], [rising] = (
+        smooth_modes({0: {"strength": 2.0, "coords": c, "periodic": 4.0}}, (4, 3))
+        for c in (volts, [-v for v in volts])
+    )
+    np.testing.assert_allclose(falling.root(2.0), rising.root(2.0))
+
+
 def test_sites_on_a_line_are_neighbours_of_the_nearest():
     sites = np.arange(5.0)[:, None] * [3.0, 4.0]
     [mode] = smooth_modes({0: {"positions": sites}}, (5,))
@@ -82,7 +91,7 @@ def test_names_and_coordinates_come_from_the_samples():
         ({0: "much"}, "'auto'"),
         ({0: {"power": 1.0}}, "options among strength"),
         ({0: {"order": 3}}, "1 or 2"),
-        ({0: {"coords": [0, 1]}}, "4 finite numbers that increase"),
+        ({0: {"coords": [0, 1]}}, "4 finite numbers that only rise"),
         ({0: {"coords": [0, 2, 1, 3]}}, "Sort the mode"),
         ({0: {"coords": ["a", "b", "c", "d"]}}, "without an order"),
         ({0: {"periodic": 2.0}}, "a period above 3"),

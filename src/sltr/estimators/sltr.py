@@ -240,7 +240,7 @@ class SLTRRegressor(TensorResponses, _SLTR):
         modes (numbers from 0, or names if X has them, as xarray's arrays do) and
         strengths s: a number, some to choose from, "auto", or a dictionary with any
         of "strength", "order" (1, or 2 for second differences), "coords" (places of
-        the entries, which increase), "periodic" (True, or the period), or "positions"
+        the entries, in order), "periodic" (True, or the period), or "positions"
         (of sites, one row each) or "laplacian" (p × p) for modes without an order. A
         sequence of modes means "auto". Strengths are chosen by the pilot's
         leave-one-out errors; 0 stays unless another is clearly better. Ranks do not

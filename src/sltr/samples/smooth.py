@@ -171,7 +171,7 @@ def _laplacian(mode: int, size: int, options: dict) -> np.ndarray:
 
 
 def _coords(mode: int, size: int, coords: Any) -> np.ndarray:
-    """Return the places of a mode's entries, which increase; 0, 1, … by default."""
+    """Return the places of a mode's entries, in this order; 0, 1, … by default."""
     if coords is None:
         return np.arange(float(size))
     given = np.asarray(to_numpy(unmasked(coords, "coords")))
@@ -179,17 +179,19 @@ def _coords(mode: int, size: int, coords: Any) -> np.ndarray:
         given = (given - given.flat[0]).astype(float)
     if given.dtype.kind not in "biuf":
         msg = (
-            f"coords of smooth[{mode}] hold {given.dtype}; expected numbers that "
-            "increase. For entries without an order give positions or laplacian."
+            f"coords of smooth[{mode}] hold {given.dtype}; expected numbers in order. "
+            "For entries without an order give positions or laplacian."
         )
         raise ValueError(msg)
     given = given.astype(float)
     steps = np.diff(given) if given.ndim == 1 else np.zeros(1)
+    if steps.size and steps.max() < 0:  # falling ones, such as voltages
+        given, steps = -given, -steps
     if given.shape != (size,) or not np.isfinite(given).all() or steps.min() <= 0:
         msg = (
             f"coords of smooth[{mode}] have shape {given.shape} and a smallest step "
-            f"of {steps.min():g}; expected {size} finite numbers that increase. Sort "
-            "the mode, or leave coords out."
+            f"of {steps.min():g}; expected {size} finite numbers that only rise or "
+            "only fall. Sort the mode, or leave coords out."
         )
         raise ValueError(msg)
     return given
