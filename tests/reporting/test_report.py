@@ -573,6 +573,15 @@ def test_packed_coefficient_is_right_to_a_sixteenth_bit():
     assert (grey.min(), grey.max()) == (0, 255)
 
 
+def test_responses_in_other_units_have_colours_of_their_own():
+    coefs = np.array([[[1.0, -2.0]], [[3e-4, 1e-4]]])
+    modes = Modes.of((1, 2))
+    payload = coefficient_payload(coefs, ["water", "fat"], None, modes, (), "Response")
+    assert payload["limits"] == [2.0, 3e-4]
+    drawn = _unpack(payload["data"], "<i2", coefs.shape) / 32767
+    np.testing.assert_allclose(drawn[1, 0], [1.0, 1 / 3], atol=1e-4)
+
+
 def test_entries_outside_a_mask_are_marked_and_not_counted(data, page_of):
     X, y = data
     mask = np.ones((6, 5, 4), bool)

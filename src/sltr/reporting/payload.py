@@ -54,8 +54,9 @@ def coefficient_payload(
     """Return the coefficient, and the maps beside it, for the slice browser.
 
     `coefs` (K, p1, …, pM) has one coefficient for each of K targets, NaN outside a
-    mask; `sample` (p1, …, pM) lies under it. Coefficients share their colours, each map
-    beside them has its own. A `choice` is made among classes, or responses.
+    mask; `sample` (p1, …, pM) lies under it. A `choice` is made among classes, whose
+    coefficients share their colours, or responses, which may be in different units.
+    Each map beside them has its own colours.
     """
     full, n_coefs = coefs.shape[1:], len(coefs)
     measures = ["coefficient"] * n_coefs + [each.measure for each in beside]
@@ -75,7 +76,8 @@ def coefficient_payload(
     first, outside = np.nan_to_num(coefs[0]), np.isnan(coefs)
     coefs = np.nan_to_num(coefs)
     largest = np.abs(coefs).reshape(len(coefs), -1).max(axis=1)
-    largest[:n_coefs] = largest[:n_coefs].max()
+    if choice == "Class":
+        largest[:n_coefs] = largest[:n_coefs].max()
     limits = np.where(largest > 0, largest, 1.0)
     scale = (32767 / limits).reshape(-1, *[1] * len(shape))
     packed = np.where(outside, OUTSIDE, np.round(coefs * scale))
