@@ -24,7 +24,7 @@ from time import perf_counter
 import numpy as np
 
 from sltr.arrays.resources import memory_bytes
-from sltr.estimators.sltr_cv import SLTRRegressorCV
+from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.ridge import cheapest_method
 from sltr.samples.mapped import lazy_samples
 from sltr.samples.stored import Budget
@@ -133,7 +133,6 @@ def child(options):
     y, n_test = np.load(options.responses), options.tests
     X, X_test = opened(options.samples), opened(options.held_out)
     before = peak_gigabytes()
-    reading = _timed(lambda: read_once(X))
     shown = _Passes()
     began = perf_counter()
     limit = None if options.limit == "memory" else options.limit
@@ -142,6 +141,8 @@ def child(options):
     seconds = perf_counter() - began
     score = model.score(X_test, y[-n_test:])
     found = {"before": before, "peak": peak_gigabytes(), "seconds": seconds}
+    # Last, since it would leave memory with the threads that read.
+    reading = _timed(lambda: read_once(X))
     found |= {"score": score, "cv": model.best_score_, "method": model.pilot_method_}
     found |= {"passes": model.n_passes_, "reading": reading, "seen": shown.passes}
     found["refine"] = model.refine_
@@ -357,7 +358,8 @@ def _extrapolate():
         )
 
 
-TRUTHS = ("one term", "three terms", "dense", "nothing", "sparse")
+TERMS = {"one term": 1, "two terms": 2, "three terms": 3}
+TRUTHS = (*TERMS, "Tucker", "block", "dense", "nothing", "sparse")
 # Parts of the memory limit that leave the draws' samples so much room.
 HOLDINGS = {"eight bits": 16, "four bits": 32, "not held": 10**9}
 
@@ -369,45 +371,74 @@ def small_truth(rng, kind, shape=(12, 10, 6)):
         coef.flat[rng.choice(coef.size, 8, replace=False)] = rng.normal(size=8)
     elif kind == "dense":
         coef = rng.normal(size=shape)
-    elif kind != "nothing":
-        for _ in range(3 if kind == "three terms" else 1):
-            factors = [rng.normal(size=p) * (rng.random(p) < 0.5) for p in shape]
-            coef = coef + np.einsum("i,j,k->ijk", *factors)
+    elif kind == "block":
+        starts = [int(rng.integers(p // 2)) for p in shape]
+        ends = [start + p // 3 for start, p in zip(starts, shape, strict=True)]
+        coef[tuple(map(slice, starts, ends))] = 1.0
+    elif kind == "Tucker":
+        factors = [rng.normal(size=(p, 2)) for p in shape]
+        coef = np.einsum("rst,ir,js,kt->ijk", rng.normal(size=(2, 2, 2)), *factors)
+    for _ in range(TERMS.get(kind, 0)):
+        factors = [rng.normal(size=p) * (rng.random(p) < 0.5) for p in shape]
+        coef = coef + np.einsum("i,j,k->ijk", *factors)
     return coef
 
 
 def draws(options):
-    """Compare predictions of refits out of core with those of refits in memory."""
+    """Compare predictions of refits out of core with those of refits in memory.
+
+    Of labels, those are the probabilities.
+    """
     print(
-        f"{options.draws} draws each: within 2 % of SD(y), farthest; R² less memory's"
+        f"{options.draws} draws each: within 2 % of SD(y), farthest; R² (of labels: "
+        "accuracy) less memory's"
     )
-    for kind in TRUTHS:
+    for kind in options.truths:
         found = {name: [] for name in HOLDINGS}
-        for seed in range(options.draws):
-            rng = np.random.default_rng(seed)
-            coef = small_truth(rng, kind)
-            X = rng.normal(size=(460, *coef.shape)) + 3.0
-            y = X.reshape(460, -1) @ coef.ravel()
-            y = y + (0.3 * y.std() if y.std() > 0 else 1.0) * rng.normal(size=460)
-            path = options.folder / f"{kind}-{seed}.npy"
-            np.save(path, X[:160])
-            here = SLTRRegressorCV().fit(X[:160], y[:160])
-            expected, score = here.predict(X[160:]), here.score(X[160:], y[160:])
-            for name, share in HOLDINGS.items():
-                # Four times the samples: only the share keeps them in their file.
-                there = SLTRRegressorCV(memory_limit="3.6MB")
-                there._policy = replace(DEFAULT, held_share=share)
-                there.fit(Sliced(np.load(path, mmap_mode="r")), y[:160])
-                apart = np.sqrt(np.mean((there.predict(X[160:]) - expected) ** 2))
-                gain = there.score(X[160:], y[160:]) - score
-                found[name].append((apart / y[:160].std(), gain, there.n_passes_))
+        for seed in range(options.first, options.first + options.draws):
+            rows = _draw(options, kind, seed)
+            for name, row in rows.items():
+                found[name].append(row)
+            sys.stderr.write(f"{kind} {seed}: {rows}\n")
         for name, rows in found.items():
             apart, gain, passes = np.array(rows).T
             print(
                 f"  {kind:12s} {name:10s} {(apart < 0.02).sum():3d}, {apart.max():.3f};"
                 f" mean {gain.mean():+.4f}, lowest {gain.min():+.3f};"
-                f" passes {passes.min():.0f} to {passes.max():.0f}"
+                f" passes {passes.min():.0f} to {passes.max():.0f}",
+                flush=True,
             )
+
+
+def _draw(options, kind, seed):
+    """Return the distance, the gain and the passes of each holding, of one draw."""
+    rng = np.random.default_rng(seed)
+    coef = small_truth(rng, kind)
+    X = rng.normal(size=(460, *coef.shape)) + 3.0
+    y = X.reshape(460, -1) @ coef.ravel()
+    y = y + (0.3 * y.std() if y.std() > 0 else 1.0) * rng.normal(size=460)
+    path = options.folder / f"{kind}-{seed}.npy"
+    np.save(path, X[:160])
+    make, unit = SLTRRegressorCV, y[:160].std()
+    if options.labels:
+        make, unit, y = SLTRClassifierCV, 0.5, (y > np.median(y[:160])).astype(int)
+
+    def predicted(model):
+        if options.labels:
+            return model.predict_proba(X[160:])[:, 1]
+        return model.predict(X[160:])
+
+    here, found = make().fit(X[:160], y[:160]), {}
+    expected, score = predicted(here), here.score(X[160:], y[160:])
+    for name, share in HOLDINGS.items():
+        # Four times the samples: only the share keeps them in their file.
+        there = make(memory_limit="3.6MB")
+        there._policy = replace(DEFAULT, held_share=share)
+        there.fit(Sliced(np.load(path, mmap_mode="r")), y[:160])
+        apart = np.sqrt(np.mean((predicted(there) - expected) ** 2)) / unit
+        gain = there.score(X[160:], y[160:]) - score
+        found[name] = float(apart), float(gain), there.n_passes_
+    return found
 
 
 class Sliced:
@@ -466,6 +497,9 @@ def main():
         choices=["tune", "gram", "dask", "plan", "draws", "child"],
     )
     parser.add_argument("--draws", type=int, default=7)
+    parser.add_argument("--first", type=int, default=0, help="the first draw's seed")
+    parser.add_argument("--truths", nargs="+", default=TRUTHS, choices=TRUTHS)
+    parser.add_argument("--labels", action="store_true", help="two, instead of numbers")
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--limit", default="1GB")
     parser.add_argument("--folds", type=int, default=5)

@@ -112,6 +112,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {f"{unit}i": 1024**k for k, unit in enumerate("kmgt", start=1)}
 # Without a limit a fit takes one part in so many of the memory that is free.
 FREE_SHARE = 4
+M_ARENA_MAX = -8  # of GNU's malloc.h
 LEAST = 1_000_000
 
 
@@ -180,15 +181,25 @@ def return_freed_memory() -> None:
     Blocks are read by many threads; GNU's library keeps what each of them frees, and
     it would count towards the limit.
     """
-    trim = _trim()
+    trim = _libc("malloc_trim")
     if trim is not None:
         trim(0)
 
 
+def share_freed_memory() -> None:
+    """Let threads that start from now on free memory to where it can be returned.
+
+    GNU's library gives each thread a place of its own, and keeps what is freed there.
+    """
+    adjust = _libc("mallopt")
+    if adjust is not None:
+        adjust(ctypes.c_int(M_ARENA_MAX), ctypes.c_int(1))
+
+
 @cache
-def _trim() -> Any:
+def _libc(name: str) -> Any:
     try:
-        return ctypes.CDLL(None).malloc_trim
+        return getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):  # another C library, or Windows
         return None
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.arrays.resources import row_ranges
+from sltr.arrays.resources import return_freed_memory, row_ranges
 from sltr.core.tensor import flatten, unfold
 from sltr.refine.factors import CP, Shape, Structure, Tucker, joined, take
 from sltr.refine.low_rank import Sweeps, Swept
@@ -25,6 +25,8 @@ from sltr.samples.samples import BLOCK_ENTRIES
 
 # How many entries are unpacked at a time: a cache holds them.
 UNPACKED_ENTRIES = 250_000
+# From this size on, what is freed is returned before every product.
+LARGE_BYTES = 50_000_000
 # Of normal numbers these steps, in standard deviations, keep most (J. Max, 1960).
 BEST_STEPS = {8: 0.031, 4: 0.335}
 
@@ -321,6 +323,8 @@ class Packed:
 
     def _blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield a few samples at a time, unpacked."""
+        if self.codes.nbytes >= LARGE_BYTES:
+            return_freed_memory()
         n_entries, per_byte = len(self.mean), 8 // self.bits
         # What each byte stands for: its entries, in steps.
         shifts = self.bits * np.arange(per_byte)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import column_or_1d
 
 from sltr.arrays import Array, to_numpy
 from sltr.arrays.libraries import is_dask
-from sltr.arrays.resources import memory_bytes
+from sltr.arrays.resources import memory_bytes, share_freed_memory
 from sltr.core.tensor import mode_product
 from sltr.parameters import progress_of
 from sltr.samples.check import (
@@ -50,6 +50,7 @@ def opened(estimator: Any, X: Any) -> Stored | Chunked:
     if np.dtype(X.dtype).kind not in "biuf":
         msg = f"X has dtype {X.dtype}; expected real numbers."
         raise ValueError(msg)
+    share_freed_memory()
     for source in sources(X) if is_dask(X) else [X]:
         check_chunks(source)
     shape = tuple(int(size) for size in X.shape[1:])

@@ -21,6 +21,9 @@ from sltr.samples.samples import InPlace
 
 Box = tuple[slice, ...]
 
+# From this memory limit on, what is freed is returned after every block.
+LARGE_LIMIT = 100_000_000
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -323,6 +326,8 @@ class Stored(InPlace):
                 part = self._read(piece, columns)
                 part = part - shift if centred else part
                 total[piece.kept, panels[i].kept] += part @ held.T
+                del part
+            del held  # else they would be there while the next ones are read
         _mirror(total, self.budget.strip_rows)
         return total
 
@@ -355,6 +360,7 @@ class Stored(InPlace):
                     loads = coef[(slice(None), *box)].reshape(len(coef), -1)
                     local = wanted[inside] - rows.kept.start
                     out[inside] += _rows_of(part, local) @ loads.T
+            del part  # else it would be there while the next one is read
         return sums
 
     def map_rows(
@@ -372,8 +378,8 @@ class Stored(InPlace):
         """
         dtype = self.dtype if dtype is None else dtype
         height = self._height(dtype)
-        # Half a block at a time: it is there twice while it is read.
-        parts = boxes(self._axes, self._box(self._entries // (2 * height)))
+        # An eighth of a block at a time, which is there up to three times.
+        parts = boxes(self._axes, self._box(self._entries // (8 * height)))
         blocks = self._row_blocks(height)
         for rows in self._tracked(blocks):
             own = [values[rows.kept] for values in rowwise]
@@ -427,10 +433,12 @@ class Stored(InPlace):
 
     def _blocks(self, wanted: np.ndarray | None = None) -> Iterator[tuple[_Rows, Box]]:
         """Yield all blocks, or those that hold wanted rows, and report progress."""
-        box = self._box(self._entries // max(self.budget.product_rows, self.chunks[0]))
+        # Half a block, which is there up to three times, beside what waits for it.
+        most = self._entries // 2
+        box = self._box(most // max(self.budget.product_rows, self.chunks[0]))
         steps = [
             (rows, columns)
-            for rows in self._row_blocks(self._entries // prod(box))
+            for rows in self._row_blocks(most // prod(box))
             for columns in boxes(self._axes, box)
             if wanted is None or _overlap(rows.kept, wanted)
         ]
@@ -504,6 +512,8 @@ class Stored(InPlace):
         return_freed_memory()
         for done, step in enumerate(steps, start=1):
             yield step
+            if self.budget.limit >= LARGE_LIMIT:
+                return_freed_memory()
             if self.progress is not None:
                 self.progress(done, len(steps))
         # A chunk that was lost since the fit began has been read as fill values.

@@ -201,7 +201,8 @@ class StoredRefits:
         room = self.budget.limit // policy.held_share
         for bits in BEST_STEPS:
             if prod(X.shape) * bits // 8 <= room:
-                shape, own = self.task.samples.shape, self._room_for_designs()
+                # Less than beside samples that are held: designs are there thrice.
+                shape, own = self.task.samples.shape, self._room_for_designs() // 4
                 columns = self.facts.columns
                 return Packed.of(X, shape, bits, columns, self.order, own)
         return None
