@@ -51,16 +51,19 @@ KINDS = ["binomial", "poisson", "multinomial"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [25, 90])  # fewer and more than entries
-def test_radii_of_zero_leave_the_penalised_likelihood(kind, n, rng):
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_radii_of_zero_leave_the_penalised_likelihood(kind, n, fit_intercept, rng):
     X, y, _ = drawn(kind, n, rng)
     rows, weight = X.reshape(n, -1), rng.uniform(0.5, 2.0, n)
-    model = model_of(kind, **BARE).fit(X, y, sample_weight=weight)
+    model = model_of(kind, fit_intercept=fit_intercept, **BARE)
+    model.fit(X, y, sample_weight=weight)
+    exact = {"tol": 1e-9, "max_iter": 10_000, "fit_intercept": fit_intercept}
     if kind == "poisson":
-        other = PoissonRegressor(alpha=2.0 / weight.sum(), tol=1e-9, max_iter=10_000)
+        other = PoissonRegressor(alpha=2.0 / weight.sum(), **exact)
         other.fit(rows, y, sample_weight=weight)
         expected, found = other.predict(rows), model.predict(X)
     else:
-        other = LogisticRegression(C=0.5, tol=1e-9, max_iter=10_000)
+        other = LogisticRegression(C=0.5, **exact)
         other.fit(rows, y, sample_weight=weight)
         expected, found = other.predict_proba(rows), model.predict_proba(X)
         assert (model.predict(X) == other.predict(rows)).all()

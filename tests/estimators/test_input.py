@@ -571,6 +571,8 @@ SPOILT = {
     "half a job": ({"n_jobs": 0.5}, "n_jobs"),
     "jobs of nobody": ({"n_jobs": HUGE}, "n_jobs"),
     "progress": ({"progress": "x"}, "progress"),
+    "a word for no": ({"fit_intercept": "False"}, "fit_intercept"),
+    "several answers": ({"fit_intercept": [1, 0]}, "fit_intercept"),
 }
 
 

@@ -140,7 +140,7 @@ def decode(value: Any, tensors: Tensors) -> Any:
 
 def check_sizes(shape: Any) -> tuple[int, ...]:
     """Return the shape of an array, which a file may state wrongly."""
-    if type(shape) is not list or len(shape) > 64:
+    if type(shape) is not list or len(shape) > 32:
         raise ValueError("an array of no shape was found")
     if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
         msg = f"an array of shape {shape} was found"

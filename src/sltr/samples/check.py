@@ -168,13 +168,16 @@ def _remember_responses(
 
 
 def _check_running(estimator: Any) -> None:
-    """Refuse a number of jobs, or a listener to the progress, that is none."""
+    """Refuse a number of jobs, a listener, or an answer, that is none."""
     jobs, progress = (getattr(estimator, n, None) for n in ("n_jobs", "progress"))
     whole = isinstance(jobs, Integral) and not isinstance(jobs, bool)
     if jobs is not None and not (whole and 0 < abs(jobs) <= LARGEST_COUNT):
         refuse("n_jobs", jobs, "None, 1 or more, or -1 for all cores")
     if progress is not None and not callable(progress):
         refuse("progress", progress, "None, or a function of two numbers")
+    intercept = getattr(estimator, "fit_intercept", True)
+    if not isinstance(intercept, bool | np.bool_ | Integral) or intercept not in (0, 1):
+        refuse("fit_intercept", intercept, "True or False")
 
 
 def _response_rows(y: Any) -> tuple[Any, tuple[int, ...]]:

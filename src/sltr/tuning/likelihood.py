@@ -51,7 +51,7 @@ def likely_pilots(
         coef = xp.reshape(coef, (*shares.shape[:3], -1))
     share = task.centring(training).share
     removed = samples.design.combine(xp.reshape(share, (-1, share.shape[-1])))
-    removed = xp.reshape(removed, (*share.shape[:2], -1))
+    removed = xp.reshape(removed, (*share.shape[:2], coef.shape[-1]))
     residual = max(pilot.residual for row in found for pilot in row)
     return coef, removed, residual
 
