@@ -75,13 +75,19 @@ def timed(scale: float, work, *args) -> str:
     return f"{scale * passed:.1f} s, {scale * used:.1f} s of the processor"
 
 
-def null(draws: int) -> None:
-    """Print how uniform p-values are where there is nothing to find."""
-    model, p_values, n = SLTRRegressorCV(), [], 199
+def null(draws: int, statistic: str) -> None:
+    """Print how uniform p-values are where there is nothing to find.
+
+    The whole procedure has smaller samples and fewer permutations.
+    """
+    shape, n = ((60, 12, 12, 4), 199) if statistic == "pilot" else ((40, 8, 6), 19)
+    model, p_values = SLTRRegressorCV(), []
     for seed in range(draws):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(60, 12, 12, 4)), rng.normal(size=60)
-        test = permutation_test(model, X, y, n=n, statistic="pilot", random_state=seed)
+        X, y = rng.normal(size=shape), rng.normal(size=shape[0])
+        test = permutation_test(
+            model, X, y, n=n, statistic=statistic, random_state=seed
+        )
         p_values.append(test.p_value)
     p_values = np.array(p_values)
     # Uniform on 1/(n + 1), …, 1: the middles of their steps are those of (0, 1).
@@ -195,12 +201,15 @@ def main() -> None:
         "--jobs", type=int, help="processes for the procedure, or for draws"
     )
     parser.add_argument("--quick", action="store_true", help="the pilot alone")
+    parser.add_argument(
+        "--statistic", default="pilot", choices=("pilot", "procedure"), help="of `null`"
+    )
     parser.add_argument("--others", action="store_true", help="EnCluDL as well")
     given = parser.parse_args()
     if given.what == "permutations":
         permutations(given.draws or 20, given.device, given.quick, given.jobs)
     elif given.what == "null":
-        null(given.draws or 200)
+        null(given.draws or 200, given.statistic)
     elif given.what == "coverage":
         coverage(given.draws or 100)
     else:
