@@ -64,7 +64,7 @@ def parts_of(values: Any) -> Iterator[Any]:
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse what is not one of the choices."""
-    if value not in tuple(choices):
+    if not isinstance(value, str) or value not in tuple(choices):
         refuse(name, value, "one of " + ", ".join(map(repr, choices)))
 
 

@@ -573,6 +573,9 @@ SPOILT = {
     "progress": ({"progress": "x"}, "progress"),
     "a word for no": ({"fit_intercept": "False"}, "fit_intercept"),
     "several answers": ({"fit_intercept": [1, 0]}, "fit_intercept"),
+    "several signs": ({"positive": np.ones(2, bool)}, "positive"),
+    "several fills": ({"missing": np.array(["mean", "error"])}, "missing"),
+    "several solvers": ({"solver": np.array(["admm", "ppxa"])}, "solver"),
 }
 
 

@@ -227,11 +227,11 @@ def unclear(
     """Yield an error of an unexpected type, or whose message says too little."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     at = f"{Path(place.filename).name}:{place.lineno}"
-    # Others' errors are of arrays that we made, and speak of these; but Python says
-    # itself what a function does not take.
-    ours = any(f"/{name}/" in place.filename for name in ("sltr", "sklearn"))
+    # Others' errors are of arrays that we made, and speak of these; but scikit-learn
+    # checks what is given, and Python says itself what a function does not take.
     raised = (place.line or "").startswith(("raise ", "msg"))
-    meant = (ours and raised) or "unexpected keyword" in str(error)
+    ours = raised and "/sltr/" in place.filename
+    meant = ours or "/sklearn/" in place.filename or "unexpected keyword" in str(error)
     if not isinstance(error, allowed) or not meant:
         yield f"{where}, {type(error).__name__}", f"{error} ({at})"
     elif len(str(error).split()) < 4:

@@ -178,6 +178,10 @@ def _check_running(estimator: Any) -> None:
     intercept = getattr(estimator, "fit_intercept", True)
     if not isinstance(intercept, bool | np.bool_ | Integral) or intercept not in (0, 1):
         refuse("fit_intercept", intercept, "True or False")
+    for name in ("missing", "positive", "verbose"):
+        value = getattr(estimator, name, None)
+        if getattr(value, "shape", ()) != ():
+            refuse(name, value, "a single value")
 
 
 def _response_rows(y: Any) -> tuple[Any, tuple[int, ...]]:
