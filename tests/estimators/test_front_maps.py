@@ -160,7 +160,8 @@ def slice_scale(X, weight, fit_intercept):
             spreads.append(np.sqrt(values.mean()) if values.size else np.nan)
         for index in np.ndindex(*scale.shape):
             if varies[index]:
-                scale[index] *= np.cbrt(spreads[index[mode]] / np.nanmax(spreads))
+                spread = spreads[index[mode]] / np.nanmax(spreads)
+                scale[index] *= np.cbrt(max(spread, 0.01))
     return scale, varies
 
 
@@ -217,11 +218,22 @@ def test_slices_as_small_as_rounding_keep_finite_units(rng, dtype):
     model = SLTRRegressorCV(refine=(None, "tucker"), cv=3).fit(X, y)
     assert model.standardize_ == "slices"
     assert np.isfinite(model.coef_).all()
-    # A millionth of the loudest slice is the least spread: a hundredth the least unit.
-    assert model.entry_scale_.min() > 0.005
+    # A hundredth of the loudest is the least spread: its cube root the least unit.
+    assert model.entry_scale_.min() > 0.2
     np.testing.assert_array_equal(model.entry_scale_[:, 1], 1.0)
     again = SLTRRegressorCV(refine=(None, "tucker"), cv=3).fit(0.0 * X, y)
     np.testing.assert_allclose(again.predict(X), y.mean(), rtol=1e-6)
+
+
+def test_a_channel_that_hardly_moved_may_move_in_a_new_sample(rng):
+    """Its coefficient is noise: units may not make it many times larger."""
+    X, y = rng.normal(size=(40, 6)), rng.normal(size=40)
+    X[:, 0], X[:, 1:] = 0.01 * X[:, 0], 1e3 * X[:, 1:]
+    moved, scaled = np.array([[1e4, 0, 0, 0, 0, 0]]), []
+    for units in ("slices", None):
+        model = plain(standardize=units).fit(X, y)
+        scaled.append(abs(model.predict(moved) - model.intercept_)[0])
+    assert scaled[0] < 0.01 ** (-2 / 3) * 1.1 * scaled[1]
 
 
 def test_samples_of_many_blocks_have_the_deviations_of_all(rng, monkeypatch):

@@ -907,3 +907,19 @@ def test_groups_are_not_split_by_default(rng):
     whole = SLTRRegressorCV(**settings).fit(X[order], y[order], groups=groups[order])
     assert split.best_score_ > 0.8
     assert whole.best_score_ < 0.3
+
+
+def test_refits_take_the_penalty_of_least_leave_one_out_error(rng):
+    X, y = rng.normal(size=(40, 4, 3)), rng.normal(size=40)
+    tried = [
+        sorted(
+            set(
+                SLTRRegressorCV(refine=kinds, cv=3)
+                .fit(X, y)
+                .cv_results_["param_epsilon"]
+            )
+        )
+        for kinds in ((None, "cp"), (None, "scale"))
+    ]
+    assert tried[0] == tried[1][1:2]
+    np.testing.assert_allclose(tried[1], tried[0][0] * np.array([0.1, 1.0, 10.0]))

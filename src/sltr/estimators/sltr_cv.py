@@ -34,6 +34,7 @@ from sltr.tuning.candidates import (
     grid_epsilons,
     grid_pairs,
     make_grid,
+    middle,
 )
 from sltr.tuning.choose import (
     RULES,
@@ -161,8 +162,12 @@ class _SLTRCV(SLTRBase):
         shape_out = task.shape_out if task.family is None else ()
         sharing = check_sharing(self.responses, shape_out)
         few = task.Y.shape[1] <= task.policy.most_refitted
+        epsilons = grid_epsilons(task, self.epsilons, folds if on_folds else None)
+        by_name = isinstance(self.epsilons, str) and self.epsilons == "loo"
+        if by_name and set(tried[1]) - {None, "scale"}:
+            epsilons = [middle(epsilons)]
         grid = make_grid(
-            grid_epsilons(task, self.epsilons, folds if on_folds else None),
+            epsilons,
             *tried,
             self.radius,
             task.policy,
@@ -218,9 +223,9 @@ class SLTRRegressorCV(TensorResponses, _SLTRCV):
     Parameters
     ----------
     epsilons : "loo", "paper" or sequence of float
-        Penalties of the pilot. "loo": about the one of least leave-one-out error,
-        or, with `groups`, of a larger one that predicts the groups left out better, a
-        tenth and ten times of it; "paper": 0.1, 0.2 and 0.3.
+        Penalties of the pilot. "loo": the one of least leave-one-out error, or, with
+        `groups`, a larger one that predicts the groups left out better; without any
+        refits a tenth and ten times of it, too. "paper": 0.1, 0.2 and 0.3.
     lambdas_sparse, lambdas_low : "paper" or sequences of float
         Radii, all pairs of which are tried. "paper": its seven absolute ones, for
         `radius="absolute"`.

@@ -243,7 +243,9 @@ LEAST_DEVIATION = 0.01  # of the largest value in an entry's slice
 # Of the spread of a slice, what its entries are divided by. All of it would make noise
 # as large as signal, and none of it leaves the answer to the units.
 SLICE_POWER = 1.0 / 3.0
-LEAST_SPREAD = 1e-6  # of the largest of a mode: slices below count as this large
+# Of the largest spread of a mode: slices below count as this large. Else a channel that
+# hardly ever moves among the training samples would be far off when it does.
+LEAST_SPREAD = 0.01
 BLOCK_ENTRIES = 2_000_000  # of samples that are looked at together
 
 

@@ -152,8 +152,8 @@ def make_grid(
     radii = policy.start_radii
     if absolute:  # nothing is known of them but the middles of the grid
         sparse, low = zip(*pairs, strict=True)
-        radii = _middle(sparse), _middle(low)
-    start = Candidate(_middle(epsilons), *radii)
+        radii = middle(sparse), middle(low)
+    start = Candidate(middle(epsilons), *radii)
     return Grid(
         list(epsilons),
         list(pairs),
@@ -166,7 +166,8 @@ def make_grid(
     )
 
 
-def _middle(values: Sequence[float]) -> float:
+def middle(values: Sequence[float]) -> float:
+    """Return the middle one of some values, the upper one of two."""
     values = sorted(set(values))
     return values[len(values) // 2]
 

@@ -13,8 +13,10 @@ class Policy:
 
     # When the pilot's factorisation is too large.
     ridge_limits: RidgeLimits = DEFAULT_LIMITS
-    # Penalties of the pilot: multiples of the one of least leave-one-out error, and
-    # multiples of that to try first where whole groups of samples are left out.
+    # Penalties of the pilot: multiples of the one of least leave-one-out error, where
+    # the paper's estimates are all there is: they may want less, or more. Beside
+    # refits that one is as good. And multiples of it to try first where whole groups
+    # of samples are left out.
     epsilon_factors: tuple[float, ...] = (0.1, 1.0, 10.0)
     group_factors: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
     # Of a likelihood: steps of half a decade from the least-squares penalty at most,
