@@ -191,3 +191,9 @@ def test_a_matrix_that_rounding_made_indefinite_is_still_solved(name):
     rhs = rows @ np.ones((3, 1))
     found = np.asarray(positive_solver(xp.asarray(matrix))(xp.asarray(rhs)))
     np.testing.assert_allclose(matrix @ found, rhs, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(1, 0, 3), (0, 2), (2, 3)])
+def test_arrays_of_nothing_keep_their_shape_in_another_library(shape):
+    torch = pytest.importorskip("torch")
+    assert tuple(as_array(np.zeros(shape), torch.zeros(1)).shape) == shape

@@ -174,6 +174,8 @@ def test_settings_that_cannot_be_are_refused(rng):
     X, Y = drawn(rng)
     with pytest.raises(ValueError, match="ranks"):
         ReducedRankRegressorCV(ranks=[0]).fit(X, Y)
+    with pytest.raises(ValueError, match=r"ranks=True was given; expected a sequence"):
+        ReducedRankRegressorCV(ranks=True).fit(X, Y)
     with pytest.raises(ValueError, match="alphas"):
         TensorOnTensorRegressorCV(alphas=[-1.0]).fit(X, Y)
     with pytest.raises(ValueError, match=r"alphas=1e\+308 .*at most 1e\+15"):

@@ -125,7 +125,10 @@ def as_array(values: Any, like: Array, *, dtype: Any = None) -> Array:
     elif type(values) is not type(like):
         values = to_numpy(values)
         if not is_numpy(like):
-            values = xp.asarray(values.tolist(), dtype=dtype, device=device(like))
+            # Lists of nothing do not know what they would be lists of.
+            shape, listed = values.shape, values.tolist()
+            values = xp.asarray(listed, dtype=dtype, device=device(like))
+            values = xp.reshape(values, shape)
     return xp.asarray(values, dtype=dtype, device=device(like))
 
 

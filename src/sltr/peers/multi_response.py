@@ -174,7 +174,8 @@ def _falling(values: Any, name: str) -> list[float]:
 
 def _rising_ranks(ranks: Sequence[int], most: int) -> list[int]:
     """Return given ranks, each once, as far as there can be."""
-    return sorted({min(check_count(rank, "ranks"), most) for rank in ranks})
+    given = check_sequence(ranks, "ranks")
+    return sorted({min(check_count(rank, "ranks"), most) for rank in given})
 
 
 @dataclass(eq=False, repr=False)
