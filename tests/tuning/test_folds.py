@@ -92,3 +92,8 @@ def test_groups_are_one_for_each_sample(groups, cv):
 def test_a_splitter_that_was_not_made_is_told_from_one():
     with pytest.raises(TypeError, match=r"expected one that was made.*GroupKFold\(\)"):
         splits(GroupKFold, np.zeros(12))
+
+
+def test_samples_without_a_group_are_refused():
+    with pytest.raises(ValueError, match="groups=.*None for some sample"):
+        weighted_splits(2, np.zeros(4), groups=["a", "b", None, "b"])

@@ -19,7 +19,7 @@ from sklearn.model_selection import (
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.arrays.resources import row_ranges
-from sltr.parameters import unmasked, warn_caller
+from sltr.parameters import parts_of, refuse, unmasked, warn_caller
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.task import Task
 
@@ -140,6 +140,8 @@ def weighted_splits(
     [[0, 1], [2, 3]]
     """
     y, groups = to_numpy(y), unmasked(groups, "groups")
+    if any(one is None for one in ([] if groups is None else parts_of(groups))):
+        refuse("groups", "None for some sample", "a group for each")
     # Only labels are looked at, of which there is one for each sample.
     y = y.reshape(-1) if classifier else y.reshape(len(y), -1)[:, 0]
     if groups is not None and np.shape(groups)[:1] != (len(y),):
