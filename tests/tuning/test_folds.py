@@ -95,5 +95,5 @@ def test_a_splitter_that_was_not_made_is_told_from_one():
 
 
 def test_samples_without_a_group_are_refused():
-    with pytest.raises(ValueError, match="groups=.*None for some sample"):
+    with pytest.raises(ValueError, match=r"groups=.*None for some sample"):
         weighted_splits(2, np.zeros(4), groups=["a", "b", None, "b"])
