@@ -350,3 +350,9 @@ def test_whole_weights_are_repetitions_in_refits(kind, refine, rng):
     weighted = clone(model).fit(X, y, sample_weight=counts.astype(float))
     repeated = clone(model).fit(X[rows], y[rows])
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-4, atol=1e-5)
+
+
+def test_refits_that_are_no_word_are_refused_beside_a_family(rng):
+    X, y, _ = drawn("binomial", 25, rng)
+    with pytest.raises(ValueError, match="refine=inf was given"):
+        model_of("binomial", refine=float("inf")).fit(X, y)

@@ -226,7 +226,8 @@ class SLTRBase(BaseEstimator):
             self.family,
             ("binomial", "multinomial") if labels else ("poisson",),
         )
-        asked = [self.refine] if isinstance(self.refine, str) else self.refine
+        several = isinstance(self.refine, Iterable) and not isinstance(self.refine, str)
+        asked = self.refine if several else [self.refine]
         if is_lazy(samples.X):
             msg = (
                 f"family={self.family!r} was given for samples that stay in a file or "
