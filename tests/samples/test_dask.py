@@ -357,7 +357,10 @@ def test_a_worker_killed_while_tuning_changes_nothing(
     rng, client, tmp_path, monkeypatch
 ):
     X, y = drawn(rng)
-    here = SLTRRegressorCV(refine=(None, "scale"), **SMALL_GRID).fit(X, y)
+    # Spreads that are summed chunk by chunk differ by rounding, by which a solver may
+    # end one iteration earlier.
+    grid = {**SMALL_GRID, "standardize": None}
+    here = SLTRRegressorCV(refine=(None, "scale"), **grid).fit(X, y)
     array = da.from_array(X, chunks=(10, 3, 5, 4))
     flag = tmp_path / "busy"
     monkeypatch.setattr("sltr.tuning.stored.solve_all_chunks", slow_solve(flag))
@@ -369,7 +372,7 @@ def test_a_worker_killed_while_tuning_changes_nothing(
 
     thread, killed = kill_once(client, busy)
     with joblib.parallel_config(backend="dask"):
-        model = SLTRRegressorCV(n_jobs=2, refine=(None, "scale"), **SMALL_GRID)
+        model = SLTRRegressorCV(n_jobs=2, refine=(None, "scale"), **grid)
         there = model.fit(array, y)
     thread.join()
     assert killed
