@@ -398,7 +398,8 @@ def test_whole_weights_are_repetitions_for_every_rule(rng, rule):
     weighted = SLTRRegressorCV(**settings | {"cv": folds})
     weighted.fit(X, y, sample_weight=times)
     again = SLTRRegressorCV(**settings | {"cv": repeated}).fit(X[copies], y[copies])
-    np.testing.assert_allclose(weighted.weights_, again.weights_, atol=1e-8)
+    # Refits are compared in single precision.
+    np.testing.assert_allclose(weighted.weights_, again.weights_, atol=1e-6)
     np.testing.assert_allclose(weighted.coef_, again.coef_, atol=1e-6)
 
 

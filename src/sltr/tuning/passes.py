@@ -134,7 +134,7 @@ class StoredRefits:
         """
         policy = self.task.policy
         last = fold_batches(self.task, folds, 1 + len(policy.last_radii))
-        return policy.most_passes - self.budget.read[0] - 3 * len(last) - 2
+        return policy.most_passes - self.budget.read[0] - 3 * len(last) - 1
 
     def lasso_rounds_left(self, folds: Folds) -> int:
         """Return how many rounds of the Lasso on known columns may be made."""
