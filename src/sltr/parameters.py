@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, NoReturn
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 SECONDS = 2.0  # at least, between two lines of the log
 
@@ -24,6 +25,14 @@ def refuse(name: str, value: Any, expected: str) -> NoReturn:
     given = f"an integer of {value.bit_length()} bits" if long else repr(value)
     msg = f"{name}={given} was given; expected {expected}."
     raise ValueError(msg)
+
+
+def random_generator(random_state: Any) -> np.random.RandomState:
+    """Return the generator that a number, None or a generator stands for."""
+    if isinstance(random_state, Integral) and not 0 <= int(random_state) < 2**32:
+        expected = "None, a whole number from 0 to 4294967295, or a RandomState"
+        refuse("random_state", random_state, expected)
+    return check_random_state(random_state)
 
 
 def unmasked(values: Any, name: str) -> Any:

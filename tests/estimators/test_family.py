@@ -356,3 +356,14 @@ def test_refits_that_are_no_word_are_refused_beside_a_family(rng):
     X, y, _ = drawn("binomial", 25, rng)
     with pytest.raises(ValueError, match="refine=inf was given"):
         model_of("binomial", refine=float("inf")).fit(X, y)
+
+
+def test_a_fold_whose_counts_the_null_model_knows_has_a_score(rng):
+    X = rng.normal(size=(12, 3, 2))
+    y = np.array([0, 2] * 5 + [1, 1])  # the mean of the first ten is one
+    folds = [(np.arange(10), np.array([10, 11])), (np.arange(2, 12), np.array([0, 1]))]
+    model = sltr.SLTRRegressorCV(
+        family="poisson", refine=(None,), cv=folds, lambdas_sparse=(0.0, 1.0)
+    ).fit(X, y)
+    scores = model.cv_results_["split0_test_score"]
+    assert set(scores) <= {0.0, 1.0}

@@ -100,3 +100,13 @@ def test_torch_stays_torch(model, data):
 def test_one_sample_is_too_few(model, rng):
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         clone(model).fit(rng.standard_normal((1, 3, 2)), [1.0])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+@pytest.mark.parametrize(
+    "Model", [sltr.CPRegressor, sltr.TuckerRegressor, sltr.HRTRRRegressor]
+)
+def test_a_seed_that_is_none_is_refused(rng, Model, seed):
+    X = rng.normal(size=(8, 3, 2))
+    with pytest.raises(ValueError, match=f"random_state={seed} was given; expected"):
+        Model(random_state=seed).fit(X, X[:, 0, 0])

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 from sklearn.base import clone, is_classifier
-from sklearn.utils import check_random_state
 
 from sltr.arrays import (
     Array,
@@ -35,7 +34,7 @@ from sltr.arrays import (
 from sltr.core.tensor import mode_product
 from sltr.estimators.labels import label_indicators
 from sltr.inference.permutation import check_groups, draw_orders
-from sltr.parameters import check_count, refuse
+from sltr.parameters import check_count, random_generator, refuse
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import Labels
 from sltr.samples.samples import is_lazy
@@ -167,7 +166,7 @@ def significant(
         raise ValueError(msg)
     response = _response(model, samples.y)
     numbers = check_groups(groups, len(response))
-    rng = check_random_state(random_state)
+    rng = random_generator(random_state)
     orders, permuted = draw_orders(response, numbers, n, rng)
     if permuted == "whole groups":
         msg = (

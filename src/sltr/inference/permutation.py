@@ -21,7 +21,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
-from sklearn.utils import check_random_state
 
 from sltr.arrays import (
     Array,
@@ -39,7 +38,14 @@ from sltr.estimators.labels import Targets
 from sltr.estimators.sltr import SLTRRegressor
 from sltr.estimators.sltr_cv import SLTRClassifierCV, SLTRRegressorCV
 from sltr.inference.targets import refuse_missing, unwatched
-from sltr.parameters import check_choice, check_count, printable, refuse, unmasked
+from sltr.parameters import (
+    check_choice,
+    check_count,
+    printable,
+    random_generator,
+    refuse,
+    unmasked,
+)
 from sltr.samples.check import check_samples
 from sltr.samples.samples import Samples, take_rows
 from sltr.tuning.choose import Scoring
@@ -169,7 +175,7 @@ def permutation_test(
     n = check_count(n, "n")
     labels = is_classifier(model)
     model = unwatched(model)
-    rng = check_random_state(random_state)
+    rng = random_generator(random_state)
     checked = model if statistic == "procedure" else _like(model)
     tensors = isinstance(model, TensorResponses) and not labels
     samples = check_samples(checked, X, y, labels=labels, tensors=tensors)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
-from sklearn.utils import check_random_state
 
 from sltr.arrays import (
     array_namespace,
@@ -21,7 +20,7 @@ from sltr.arrays import (
 )
 from sltr.estimators.labels import Targets
 from sltr.inference.targets import fits_subsets_at_once, rows_of, unwatched
-from sltr.parameters import check_count, refuse
+from sltr.parameters import check_count, random_generator, refuse
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import Labels
 from sltr.tuning.choose import Scoring
@@ -152,7 +151,7 @@ def stability(
     model, labels = unwatched(model), is_classifier(model)
     samples = check_samples(model, X, y, labels=labels, min_samples=4)
     numbers = np.asarray(to_numpy(samples.y))
-    rng = check_random_state(random_state)
+    rng = random_generator(random_state)
     halves = _halves(numbers if labels else None, len(numbers), n_pairs, rng)
     n_entries = int(np.prod(samples.shape))
     bound = _one_peak(threshold, n_pairs)

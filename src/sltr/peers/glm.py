@@ -18,7 +18,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from sltr.arrays import Array, array_namespace, as_array, clip, to_numpy
 from sltr.core.families import FAMILIES
@@ -32,6 +31,7 @@ from sltr.parameters import (
     check_nonnegative,
     check_relative,
     check_sequence,
+    random_generator,
     warn_caller,
 )
 from sltr.peers.search import search
@@ -195,7 +195,7 @@ def fit_path(
         problem,
         form,
         check_count(model.n_restarts, "n_restarts", largest=10_000),
-        check_random_state(model.random_state),
+        random_generator(model.random_state),
         ridge=ridges[-1],
         l1=l1,
     )

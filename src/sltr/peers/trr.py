@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from sklearn.utils import check_random_state
-
 from sltr.arrays import Array, array_namespace
 from sltr.estimators.fitted import PlainRegressor, unchanged_on_failure
-from sltr.parameters import check_count, check_nonnegative
+from sltr.parameters import check_count, check_nonnegative, random_generator
 from sltr.peers.glm import (
     _TensorGLMBase,
     fit_path,
@@ -219,7 +217,7 @@ class ORTRRRegressor(_TRR):
             prepared.problem,
             Form(CP, shape, most),
             check_count(self.n_restarts, "n_restarts", largest=10_000),
-            check_random_state(self.random_state),
+            random_generator(self.random_state),
             ridge=strength,
         )
         fits = [

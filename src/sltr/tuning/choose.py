@@ -418,14 +418,17 @@ def deviance_scores(
     """Return scores (G,) of a likelihood's predictions (n_rows, K, G) of one fold.
 
     One minus the deviance over that of the null model, which knows the training rows
-    alone; minus the mean deviance where a fold is a single sample.
+    alone; minus the mean deviance where a fold is a single sample. As R² of a constant,
+    it is 0 or 1 where the null model is exact.
     """
     weight = folds.weights[f] if weighted else np.ones(len(folds.rows[f]))
     share = weight / weight.sum()
     deviance = share @ folds.fold_losses(f, values)
     if default_metric(folds.rows, likelihood=True) != "d2":
         return -deviance
-    return 1.0 - deviance / (share @ folds.fold_losses(f, 0.0))
+    null = np.broadcast_to(share @ folds.fold_losses(f, 0.0), deviance.shape)
+    unexplained = np.where(deviance > 0, 1.0, 0.0)
+    return 1.0 - np.divide(deviance, null, out=unexplained, where=null > 0)
 
 
 def _scores(
