@@ -79,6 +79,21 @@ def test_residual_is_the_relative_gradient(name, size, rng):
     assert np.linalg.norm(basis.T @ excess) < 1e-5 * scale
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_units_change_no_step(name, size, rng):
+    X, Y, weight = drawn(name, *size, rng)
+    Z = rng.normal(size=(len(X), 1))
+    everyone, unit = np.ones(len(X), dtype=bool), 2.0**-27
+    one, coef = pilot_of(X, Y, weight, name, everyone, 1e-4, covariates=Z)
+    other, small = pilot_of(
+        unit * X, Y, weight, name, everyone, 1e-4 * unit**2, covariates=Z
+    )
+    assert other.n_iter == one.n_iter
+    np.testing.assert_allclose(unit * small, coef, rtol=1e-12)
+    np.testing.assert_allclose(other.eta, one.eta, rtol=1e-12)
+
+
 def test_few_steps_leave_an_honest_residual(rng):
     X, Y, weight = drawn("binomial", 40, 60, rng)
     system = ridge_system(X, Y, weight, fit_intercept=True)

@@ -21,6 +21,7 @@ after it are what a likelihood adds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,8 +50,7 @@ class LikelihoodPilot:
 
     shares: Array  # (n, K) with w = sharesᵀ·X for n ≤ P, else w itself, (P, K)
     eta: Array  # (n, K), of all samples, those left out too
-    # Of the penalised likelihood: the gradient, relative to that of the null model.
-    residual: float
+    residual: float  # the gradient of the penalised likelihood, relative
     n_iter: int
     point: Point  # where another penalty may start
 
@@ -112,8 +112,11 @@ class _Problem:
         deviance = xp.sum(self.family.deviance(self.y, eta), axis=1)
         return 0.5 * float(xp.sum(self.weight * deviance)) + 0.5 * epsilon * square
 
-    def gradient(self, point: Point, epsilon: float) -> float:
-        """Return the length of the gradient by w, and by γ in units of the basis."""
+    def gradient(self, point: Point, epsilon: float) -> tuple[float, float]:
+        """Return the lengths of the gradient by w, and by γ for unit columns.
+
+        They have units of their own: that of X, and that of the responses.
+        """
         xp = array_namespace(point.eta)
         excess = self.weight[:, None] * (self.y - self.family.mean(point.eta))
         if self.gram is not None:
@@ -123,7 +126,27 @@ class _Problem:
             rest = epsilon * point.shares - xp.matrix_transpose(self.rows) @ excess
             square = float(xp.sum(rest * rest))
         free = xp.matrix_transpose(self.basis) @ excess
-        return (max(square, 0.0) + float(xp.sum(free * free))) ** 0.5
+        sizes = xp.matrix_transpose(self.basis**2) @ self.weight[:, None]
+        sizes = xp.where(sizes > 0.0, sizes, 1.0)
+        return max(square, 0.0) ** 0.5, float(xp.sum(free * free / sizes)) ** 0.5
+
+    def scale(self, null: Point) -> tuple[float, float]:
+        """Return what lengths of a gradient are relative to: the null model's.
+
+        It has none by γ, whose length is at most that of its residuals.
+        """
+        xp = array_namespace(null.eta)
+        excess = self.y - self.family.mean(null.eta)
+        most = float(xp.sum(self.weight[:, None] * excess * excess)) ** 0.5
+        return self.gradient(null, 0.0)[0] or 1.0, most or 1.0
+
+    def residual(
+        self, point: Point, epsilon: float, scale: tuple[float, float]
+    ) -> float:
+        """Return the length of the gradient, relative to a scale."""
+        return math.hypot(
+            *(a / s for a, s in zip(self.gradient(point, epsilon), scale, strict=True))
+        )
 
     def step(self, point: Point, k: int, epsilon: float) -> Point:
         """Take Newton's step of response k, halved until the objective falls."""
@@ -157,16 +180,21 @@ class _Problem:
         return point
 
     def solved(
-        self, point: Point, scale: float, epsilon: float, tol: float, max_steps: int
+        self,
+        point: Point,
+        scale: tuple[float, float],
+        epsilon: float,
+        tol: float,
+        max_steps: int,
     ) -> tuple[Point, float, int]:
-        """Return the pilot, its gradient relative to a scale, and the steps taken."""
-        residual, n_iter = self.gradient(point, epsilon) / scale, 0
+        """Return the pilot, its residual, and the steps taken."""
+        residual, n_iter = self.residual(point, epsilon, scale), 0
         while residual > tol and n_iter < max_steps:
             for k in range(self.y.shape[1]):
                 point = self.step(point, k, epsilon)
             if self.family.name == "multinomial":
                 point = Point(*map(_less_mean, vars(point).values()))
-            residual, n_iter = self.gradient(point, epsilon) / scale, n_iter + 1
+            residual, n_iter = self.residual(point, epsilon, scale), n_iter + 1
         return point, residual, n_iter
 
     def null(self) -> Point:
@@ -235,7 +263,7 @@ def likelihood_pilots(
         problem = _Problem(inside, own, y, every.take(index), family)
         pilots: dict[int, LikelihoodPilot] = {}
         null = problem.null()
-        scale = problem.gradient(null, 0.0) or 1.0
+        scale = problem.scale(null)
         point = starts[s] if starts else null
         for e in order:
             epsilon = float(epsilons[e])
