@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from difflib import get_close_matches
 from importlib import import_module
 from math import inf, isfinite
@@ -114,14 +114,38 @@ def check_count(
     return int(value)
 
 
+# A list of more settings is a mistake, which memory would not hold.
+LONGEST_LIST = 100_000
+
+
+def one_or_more(values: Any, name: str) -> list:
+    """Return a list of settings, of which a single one may be given by itself.
+
+    Examples
+    --------
+    >>> one_or_more("cp", "refine"), one_or_more(("cp", None), "refine")
+    (['cp'], ['cp', None])
+    """
+    if _is_scalar_array(values):
+        return [values.item()]
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return [values]
+    if isinstance(values, Sized) and len(values) > LONGEST_LIST:
+        refuse(name, values, f"at most {LONGEST_LIST} values")
+    return list(values)
+
+
+def _is_scalar_array(values: Any) -> bool:
+    return getattr(values, "ndim", None) == 0
+
+
 def check_sequence(values: Any, name: str) -> list:
     """Return a parameter's candidates, or say what is wrong with them."""
     if isinstance(values, str):
         refuse(name, values, "a sequence")
-    try:
-        candidates = list(values)
-    except TypeError:
+    if not isinstance(values, Iterable) or _is_scalar_array(values):
         refuse(name, values, f"a sequence: write [{values!r}]")
+    candidates = one_or_more(values, name)
     if not candidates:
         refuse(name, values, "at least one value")
     return candidates

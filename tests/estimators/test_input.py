@@ -1,6 +1,7 @@
 """Bad input meets a clear error, odd input the right answer, in every model."""
 
 from datetime import date
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -748,3 +749,32 @@ def test_score_says_that_responses_are_missing(data, y):
     model = SLTRRegressor().fit(*data)
     with pytest.raises(ValueError, match="expected responses of the fitted"):
         model.score(data[0], y)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["refine", "responses", "slices", "smooth", "cv", "epsilons", "lambdas_sparse"],
+)
+@pytest.mark.parametrize("value", [np.array("word"), np.array(0.5), range(10**12)])
+def test_scalar_arrays_and_endless_lists_are_named(data, name, value):
+    X, y = data
+    with pytest.raises(ValueError, match=name):
+        SLTRRegressorCV(**{name: value}).fit(X, y)
+
+
+def test_a_scalar_array_is_the_value_it_holds(data):
+    X, y = data
+    asked = {"cv": 3, "refine": "scale", "slices": 1}
+    plain, arrays = (
+        SLTRRegressorCV(**{name: kind(value) for name, value in asked.items()})
+        for kind in (lambda value: value, np.array)
+    )
+    np.testing.assert_array_equal(arrays.fit(X, y).coef_, plain.fit(X, y).coef_)
+
+
+def test_groups_without_an_order_are_refused(data):
+    X, y = data
+    for odd in (Decimal("sNaN"), 1 + 2j, {}):
+        groups = np.array([1, odd] * 15, dtype=object)
+        with pytest.raises(ValueError, match="groups"):
+            SLTRRegressorCV(cv=3).fit(X, y, groups=groups)

@@ -29,7 +29,13 @@ from sltr.estimators.labels import (
     probabilities,
     winning_labels,
 )
-from sltr.parameters import check_choice, refuse, verbose_logger, warn_caller
+from sltr.parameters import (
+    check_choice,
+    one_or_more,
+    refuse,
+    verbose_logger,
+    warn_caller,
+)
 from sltr.refine.lasso import MAX_STEPS as LASSO_STEPS
 from sltr.samples.check import (
     check_samples,
@@ -157,8 +163,7 @@ class SLTRBase(BaseEstimator):
             from sltr.samples.smooth import mode_number
 
             names = labels.names if labels and len(labels.names) == len(shape) else ()
-            single = isinstance(slices, str) or not isinstance(slices, Iterable)
-            asked = [slices] if single else list(slices)
+            asked = one_or_more(slices, "slices")
             slices = [mode_number(name, shape, names, "slices") for name in asked]
         given = (slices, self.entry_weights, self.positive)
         found = make_sparsity(shape, *given, front.kept)

@@ -11,7 +11,7 @@ every S_m^{-1/2}. So smoothness is a p_m × p_m transform of the samples.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Integral
@@ -24,6 +24,7 @@ from sltr.parameters import (
     check_choice,
     check_nonnegative,
     check_sequence,
+    one_or_more,
     refuse,
     unmasked,
 )
@@ -72,12 +73,9 @@ def smooth_modes(
     ...
     ValueError: smooth names the mode 'time'; expected one of 0 to 1. ...
     """
-    if isinstance(smooth, str | Integral):
-        smooth = [smooth]
     if not isinstance(smooth, Mapping):
-        named = isinstance(smooth, Iterable)
-        modes_given = list(smooth) if named else []
-        if not named or not all(isinstance(m, Hashable) for m in modes_given):
+        modes_given = one_or_more(smooth, "smooth")
+        if not all(_may_name(mode) for mode in modes_given):
             refuse("smooth", smooth, "a dictionary of modes and strengths, or modes")
         smooth = {mode: "auto" for mode in modes_given}
     known = labels is not None and len(labels.names) == len(shape)
@@ -92,6 +90,10 @@ def smooth_modes(
             options["coords"] = coords[mode]
         modes[mode] = _smooth_mode(mode, options, shape[mode])
     return list(modes.values())
+
+
+def _may_name(mode: Any) -> bool:
+    return isinstance(mode, Hashable) and not isinstance(mode, float | None)
 
 
 def mode_number(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sltr.parameters import check_nonnegative, check_sequence, refuse
+from sltr.parameters import check_nonnegative, check_sequence, one_or_more, refuse
 from sltr.refine.factors import CP
 from sltr.ridge import choose_epsilon
 from sltr.tuning.folds import Folds, fold_batches
@@ -249,10 +249,9 @@ def grid_pairs(lambdas_sparse: Any, lambdas_low: Any) -> list[tuple[float, float
 
 def check_refinements(refine: Any) -> list[str | None]:
     """Return the refinements to try; a single one may be given by itself."""
-    single = isinstance(refine, str) or not isinstance(refine, Iterable)
-    asked = [refine] if single else list(refine)
+    asked = one_or_more(refine, "refine")
     for one in asked:
-        if one not in REFINEMENTS:
+        if not isinstance(one, str | None) or one not in REFINEMENTS:
             choices = ", ".join(map(repr, REFINEMENTS))
             msg = f"refine={one!r} was given; expected one of {choices}."
             raise ValueError(msg)
@@ -272,8 +271,7 @@ def check_sharing(responses: Any, shape_out: tuple[int, ...]) -> tuple[bool, ...
     >>> check_sharing(("shared", "separate"), (4,)), check_sharing("shared", ())
     ((False, True), (False,))
     """
-    single = isinstance(responses, str) or not isinstance(responses, Iterable)
-    asked = [responses] if single else list(responses)
+    asked = one_or_more(responses, "responses")
     if not asked or any(one not in RESPONSES for one in asked):
         names = " and ".join(map(repr, RESPONSES))
         refuse("responses", responses, f"any of {names}")

@@ -19,7 +19,7 @@ from sklearn.model_selection import (
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.arrays.resources import row_ranges
-from sltr.parameters import parts_of, refuse, unmasked, warn_caller
+from sltr.parameters import one_or_more, parts_of, refuse, unmasked, warn_caller
 from sltr.samples.samples import is_lazy, take_rows
 from sltr.tuning.task import Task
 
@@ -44,6 +44,9 @@ def splits(
             f"{cv.__name__}()."
         )
         raise TypeError(msg)
+    if isinstance(cv, Iterable) and not hasattr(cv, "split"):
+        listed = one_or_more(cv, "cv")
+        cv = listed[0] if getattr(cv, "ndim", 1) == 0 else listed
     splitter = check_cv(
         _possible(cv, y) if classifier else cv, y, classifier=classifier
     )
@@ -152,7 +155,10 @@ def weighted_splits(
         raise ValueError(msg)
     if groups is not None and (cv is None or isinstance(cv, Integral)):
         n_folds = 5 if cv is None else int(cv)
-        n_groups = len(np.unique(to_numpy(groups)))
+        try:
+            n_groups = len(np.unique(to_numpy(groups)))
+        except (TypeError, ArithmeticError):
+            refuse("groups", "values that have no order", "numbers, or texts")
         check_folds(min(n_folds, n_groups), len(y), to_numpy(groups))
         cv = group_folds(groups, n_folds, labels=classifier)
     folds = splits(cv, y, groups=groups, classifier=classifier)
