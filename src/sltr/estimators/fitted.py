@@ -94,16 +94,20 @@ def _truth(y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
     return truth, None if weight is None else to_numpy(weight)
 
 
-def _r2(y: Any, predicted: Any, sample_weight: Any) -> float:
-    truth, weight = _truth(y, sample_weight)
+def _score(
+    metric: Callable, model: Any, X: Any, y: Any, weight: Any, covariates: Any = None
+) -> float:
+    """Return a metric of a model's predictions; arrays may be on a device."""
+    predicted = _predicted(model, X, covariates)
+    truth, weight = _truth(y, weight)
     with explained_overflow():
-        return float(r2_score(truth, to_numpy(predicted), sample_weight=weight))
+        return float(metric(truth, predicted, sample_weight=weight))
 
 
-def _accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
-    truth, weight = _truth(y, sample_weight)
-    with explained_overflow():
-        return float(accuracy_score(truth, to_numpy(predicted), sample_weight=weight))
+def _predicted(model: Any, X: Any, covariates: Any) -> np.ndarray:
+    """Return predictions; not every `predict` has an argument for covariates."""
+    beside = {} if covariates is None else {"covariates": covariates}
+    return to_numpy(model.predict(X, **beside))
 
 
 class PlainRegressor(RegressorMixin):
@@ -111,7 +115,7 @@ class PlainRegressor(RegressorMixin):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² of the predictions; arrays may be on a device."""
-        return _r2(y, self.predict(X), sample_weight)
+        return _score(r2_score, self, X, y, sample_weight)
 
 
 class PlainClassifier(ClassifierMixin):
@@ -119,7 +123,7 @@ class PlainClassifier(ClassifierMixin):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labels predicted right; arrays may be on a device."""
-        return _accuracy(y, self.predict(X), sample_weight)
+        return _score(accuracy_score, self, X, y, sample_weight)
 
 
 class RegressorBeside(RegressorMixin):
@@ -129,8 +133,7 @@ class RegressorBeside(RegressorMixin):
         self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
     ) -> float:
         """Return R² of the predictions; arrays may be on a device."""
-        beside = {} if covariates is None else {"covariates": covariates}
-        return _r2(y, self.predict(X, **beside), sample_weight)
+        return _score(r2_score, self, X, y, sample_weight, covariates)
 
 
 class TensorResponses(RegressorMixin):
@@ -183,8 +186,7 @@ class TensorResponses(RegressorMixin):
         are put in the order of the fit.
         """
         shape_out = getattr(self, "shape_out_", ())
-        beside = {} if covariates is None else {"covariates": covariates}
-        predicted = to_numpy(self.predict(X, **beside))
+        predicted = _predicted(self, X, covariates)
         truth, weight = _truth(responses_in_order(self, y), sample_weight)
         if truth.ndim == 0 or (shape_out and truth.shape[1:] != shape_out):
             msg = (
@@ -244,5 +246,4 @@ class ClassifierBeside(ClassifierMixin):
         self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None
     ) -> float:
         """Return the share of labels predicted right; arrays may be on a device."""
-        beside = {} if covariates is None else {"covariates": covariates}
-        return _accuracy(y, self.predict(X, **beside), sample_weight)
+        return _score(accuracy_score, self, X, y, sample_weight, covariates)

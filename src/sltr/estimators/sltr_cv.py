@@ -34,7 +34,6 @@ from sltr.tuning.candidates import (
     grid_epsilons,
     grid_pairs,
     make_grid,
-    middle,
 )
 from sltr.tuning.choose import (
     RULES,
@@ -162,12 +161,10 @@ class _SLTRCV(SLTRBase):
         shape_out = task.shape_out if task.family is None else ()
         sharing = check_sharing(self.responses, shape_out)
         few = task.Y.shape[1] <= task.policy.most_refitted
-        epsilons = grid_epsilons(task, self.epsilons, folds if on_folds else None)
-        by_name = isinstance(self.epsilons, str) and self.epsilons == "loo"
-        if by_name and set(tried[1]) - {None, "scale"}:
-            epsilons = [middle(epsilons)]
+        refitted = bool(set(tried[1]) - {None, "scale"})
+        where = folds if on_folds else None
         grid = make_grid(
-            epsilons,
+            grid_epsilons(task, self.epsilons, where, alone=refitted),
             *tried,
             self.radius,
             task.policy,

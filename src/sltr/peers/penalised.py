@@ -9,7 +9,7 @@ because it is mathematics on arrays: it knows neither samples nor estimators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -30,6 +30,8 @@ from sltr.core.tensor import fold, unfold
 CHECK_EVERY = 10
 # Convergence is only proven for step sizes that change finitely often.
 BALANCE_UNTIL = 1000
+# Over-relaxation of the duals.
+RELAX = 1.6
 
 
 class TensorNorm(Protocol):
@@ -266,10 +268,8 @@ def penalised_admm(
     problem: Penalised,
     *,
     start: State | None = None,
-    relax: float = 1.6,
     tol: float = 1e-4,
     max_iter: int = 5000,
-    callback: Callable[[int, Array], None] | None = None,
 ) -> AdmmResult:
     """Solve a batch of G sparse and low-rank least-squares problems over one design.
 
@@ -278,7 +278,7 @@ def penalised_admm(
     Consensus ADMM: one copy U of the coefficient for the loss, one V_l for each
     norm, and W that carries the entrywise terms. The step size of each problem
     balances its primal and dual residuals. A problem leaves the batch when its
-    duality gap, relative to ½‖y‖², is at most `tol`; `callback` sees the others.
+    duality gap, relative to ½‖y‖², is at most `tol`.
 
     References
     ----------
@@ -297,10 +297,8 @@ def penalised_admm(
     while rows:
         for _ in range(min(CHECK_EVERY, max_iter - n_iter)):
             previous = state
-            state, copies, fitted = _step(problem, previous, relax)
+            state, copies, fitted = _step(problem, previous)
             n_iter += 1
-        if callback is not None:
-            callback(n_iter, state.coef)
         lower = xp.maximum(lower, _bound(problem, previous, copies, fitted))
         gap = xp.clip(problem.value(state.coef) - lower, 0.0, None)
         gaps = to_python(gap / positive(problem.loss.null))
@@ -330,7 +328,7 @@ def _zero_state(problem: Penalised) -> State:
     return State(coef, xp.stack([coef] * (1 + len(problem.norms))), step)
 
 
-def _step(problem: Penalised, state: State, relax: float) -> tuple[State, Array, Array]:
+def _step(problem: Penalised, state: State) -> tuple[State, Array, Array]:
     """Return the next state, the copies (1 + L, G, P) and B·u of the loss's copy."""
     xp = array_namespace(state.coef)
     loss, step = problem.loss, state.step
@@ -344,7 +342,7 @@ def _step(problem: Penalised, state: State, relax: float) -> tuple[State, Array,
         )
         copies.append(xp.reshape(low_rank, state.coef.shape))
     stacked = xp.stack(copies)
-    moved = state.duals + relax * stacked + (1.0 - relax) * state.coef
+    moved = state.duals + RELAX * stacked + (1.0 - RELAX) * state.coef
     total = len(copies) * step
     mean = xp.sum(moved, axis=0) / len(copies)
     coef = soft_threshold(mean, problem.sparse[:, None] / total)

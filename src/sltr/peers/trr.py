@@ -23,6 +23,9 @@ from sltr.refine.glm import (
     glm_sweep,
 )
 
+# A term leaves when its share of the norms is below this.
+DROP = 1e-8
+
 
 def fit_with_groups(
     problem: TensorGLM,
@@ -31,7 +34,6 @@ def fit_with_groups(
     strength: float,
     tol: float = 1e-6,
     max_iter: int = 200,
-    drop: float = 1e-8,
 ) -> GLMFit:
     """Fit a CP model whose rank is found: terms that shrink away are dropped.
 
@@ -41,7 +43,7 @@ def fit_with_groups(
 
     through (Σ_r ‖v_r‖)² = min Σ_r ‖v_r‖²/g_r over g ≥ 0, Σ g_r = 1: ridge sweeps with
     weights strength/g_r alternate with g_r = ‖v_r‖/Σ_s ‖v_s‖. A term with g_r below
-    `drop` leaves; `tol` and `max_iter` are as in `fit_blocks`.
+    DROP leaves; `tol` and `max_iter` are as in `fit_blocks`.
     """
     fit = GLMFit(start.balanced(), covariates_alone(problem))
     share, _ = _shares(fit.structure)
@@ -49,7 +51,7 @@ def fit_with_groups(
         fit = glm_sweep(problem, fit, strength / share)
         structure = fit.structure.balanced()
         share, total = _shares(structure)
-        kept = _kept(share, drop)
+        kept = _kept(share)
         share = array_namespace(share).take(share, kept, axis=0)
         structure = _with_terms(structure, kept)
         fit = after_sweep(replace(fit, structure=structure), strength * total**2, tol)
@@ -65,10 +67,10 @@ def _shares(structure: Any) -> tuple[Array, float]:
     return norms / (total if total > 0.0 else 1.0) + 1e-12, total
 
 
-def _kept(share: Array, drop: float) -> Array:
+def _kept(share: Array) -> Array:
     """Return the terms whose share does not vanish; the largest always stays."""
     xp = array_namespace(share)
-    return xp.nonzero((share >= drop) | (share == xp.max(share)))[0]
+    return xp.nonzero((share >= DROP) | (share == xp.max(share)))[0]
 
 
 def _with_terms(structure: Any, terms: Array) -> CP:

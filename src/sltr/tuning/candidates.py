@@ -196,11 +196,12 @@ def grid_values(values: Any, name: str, paper: Sequence[float]) -> list[float]:
     return list(dict.fromkeys(checked))
 
 
-def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list[float]:
+def grid_epsilons(
+    task: Task, epsilons: Any, folds: Folds | None = None, *, alone: bool = False
+) -> list[float]:
     """Return the penalties that an estimator's `epsilons` stand for.
 
-    Samples of one group resemble each other, so leaving one of them out is too easy:
-    given `folds` that leave groups out, larger penalties are tried on these.
+    "loo" stands for the best one, `alone` or with neighbours on both sides.
     """
     if not (isinstance(epsilons, str) and epsilons == "loo"):
         given = grid_values(epsilons, "epsilons", PAPER_EPSILONS)
@@ -208,19 +209,27 @@ def grid_epsilons(task: Task, epsilons: Any, folds: Folds | None = None) -> list
             expected = "positive penalties: a likelihood may have no maximum"
             refuse("epsilons", epsilons, expected)
         return [choose_epsilon(task.system, e, task.samples.weight) for e in given]
-    policy = task.policy
+    best = best_epsilon(task, folds)
+    return [best] if alone else [f * best for f in task.policy.epsilon_factors]
+
+
+def best_epsilon(task: Task, folds: Folds | None = None) -> float:
+    """Return the penalty whose pilot predicts best.
+
+    Samples of one group resemble each other, so leaving one of them out is too easy:
+    given `folds` that leave groups out, larger penalties are tried on these.
+    """
     if task.family is not None:
         assert folds is not None
         from sltr.tuning.likelihood import likely_epsilon
 
-        best = likely_epsilon(task, folds)
-        return [factor * best for factor in policy.epsilon_factors]
+        return likely_epsilon(task, folds)
     best = choose_epsilon(task.system, "loo", task.samples.weight)
-    if folds is not None:
-        larger = [factor * best for factor in policy.group_factors]
-        losses = pilot_losses(task, folds, larger)
-        best = larger[int(np.argmin(np.concatenate(folds.weights) @ losses))]
-    return [factor * best for factor in policy.epsilon_factors]
+    if folds is None:
+        return best
+    larger = [factor * best for factor in task.policy.group_factors]
+    losses = pilot_losses(task, folds, larger)
+    return larger[int(np.argmin(np.concatenate(folds.weights) @ losses))]
 
 
 def pilot_losses(task: Task, folds: Folds, epsilons: list[float]) -> np.ndarray:

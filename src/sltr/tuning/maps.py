@@ -14,7 +14,7 @@ import numpy as np
 from sltr.arrays import as_array, to_numpy
 from sltr.ridge import choose_epsilon
 from sltr.samples.front import Front, FrontPlan
-from sltr.tuning.candidates import grid_epsilons, pilot_losses
+from sltr.tuning.candidates import best_epsilon, pilot_losses
 from sltr.tuning.folds import ALIKE, Folds, Split, close_to
 from sltr.tuning.task import Task
 
@@ -71,10 +71,8 @@ def _tried(task: Task, splits: Sequence[Split] | None) -> Tried:
         losses = task.system.loo_losses(as_array([best], like))[0, :]
         return Tried(task, to_numpy(losses), to_numpy(like))
     folds = Folds.of(task, splits)
-    middle = grid_epsilons(task, "loo", folds)[1]
-    return Tried(
-        task, pilot_losses(task, folds, [middle])[:, 0], np.concatenate(folds.weights)
-    )
+    losses = pilot_losses(task, folds, [best_epsilon(task, folds)])[:, 0]
+    return Tried(task, losses, np.concatenate(folds.weights))
 
 
 def _better(first: Tried, others: Sequence[Tried]) -> Tried:
