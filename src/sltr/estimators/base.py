@@ -270,18 +270,16 @@ class SLTRBase(BaseEstimator):
         likelihood too by least squares, its first step from the null model.
         """
         self._check_parameters()
-        family = self._likelihood(samples, Y)
+        family, shape_out = self._likelihood(samples, Y), self._modes_out(Y)
         plan = front_plan(
             samples,
             fit_intercept=self.fit_intercept,
             standardize=self.standardize,
             smooth=self.smooth,
         )
-
         # Several maps are compared by leave-one-out errors.
         given = self.epsilons if hasattr(self, "cv") else self.epsilon
         epsilon = "loo" if plan.several else given
-        shape_out = self._modes_out(Y)
 
         def prepared(front: Front) -> Task:
             return prepare(

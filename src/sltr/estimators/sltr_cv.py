@@ -133,8 +133,7 @@ class _SLTRCV(SLTRBase):
             held, choice = last_step(task, held, choice, self.rule)
             members, last = choice.members, choice.last
             fitted = final_fit(task, members, task.everyone, held, last)
-        null = null_scores(task, held.folds, scoring)
-        self._remember(task, held, choice, fitted, null)
+        self._remember(task, held, choice, fitted, scoring)
         return task, held.folds, choice
 
     def _tried(
@@ -181,7 +180,7 @@ class _SLTRCV(SLTRBase):
         held: HeldOut,
         choice: Choice,
         fitted: Fitted,
-        null: np.ndarray,
+        scoring: Scoring,
     ) -> None:
         best = choice.members[0]
         self._remember_fit(task, fitted, best.candidate)
@@ -192,14 +191,14 @@ class _SLTRCV(SLTRBase):
         self.responses_ = RESPONSES[int(best.candidate.shared)]
         self.weights_, self.best_index_ = choice.weights, choice.index
         self.best_score_ = float(choice.scores[:, choice.index].mean())
-        self.null_score_ = float(null.mean())
+        columns = candidate_columns(list(held.predictions))
+        self.cv_results_ = cv_table(columns, choice.scores)
+        self.null_score_ = float(null_scores(task, held.folds, scoring).mean())
         self.held_out_scores_ = answer_scores(
             task, held.folds, choice.held_out, is_classifier(self)
         )
         likelihood = task.family is not None
         self.scored_by_ = default_metric(held.folds.rows, likelihood=likelihood)
-        columns = candidate_columns(list(held.predictions))
-        self.cv_results_ = cv_table(columns, choice.scores)
         last = choice.last
         self.low_radius_ = None if last is None else last.low
         self.sparse_radius_ = None if last is None else last.sparse

@@ -497,29 +497,6 @@ class Form:
 Structure = CP | Tucker
 
 
-def joined(parts: Sequence[Structure]) -> Structure:
-    """Return several batches of one form as one."""
-    if len(parts) == 1:
-        return parts[0]
-    lists = zip(*(part.arrays() for part in parts), strict=True)
-    xp = array_namespace(parts[0].factors[0])
-    return parts[0].of_arrays([xp.concat(arrays, axis=0) for arrays in lists])
-
-
-def parted(structure: Structure, n_parts: int) -> list[Any]:
-    """Return a batch as several of equal size, one after another: undoes `joined`."""
-    arrays = structure.arrays()
-    size = arrays[0].shape[0] // n_parts
-    runs = [slice(k * size, (k + 1) * size) for k in range(n_parts)]
-    return [structure.of_arrays([a[run, ...] for a in arrays]) for run in runs]
-
-
-def take(structure: Structure, items: Array) -> Structure:
-    """Return the items of these indices."""
-    xp = array_namespace(items)
-    return structure.of_arrays([xp.take(a, items, axis=0) for a in structure.arrays()])
-
-
 def _normal(rng: Any, size: int, rank: int, like: Array) -> Array:
     return as_array(rng.standard_normal((size, rank)) / size**0.5, like)[None, ...]
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from sltr.arrays.resources import return_freed_memory, row_ranges
 from sltr.core.tensor import flatten, unfold
-from sltr.refine.factors import CP, Shape, Structure, Tucker, joined, take
-from sltr.refine.low_rank import Sweeps, Swept
+from sltr.refine.factors import CP, Shape, Structure, Tucker
+from sltr.refine.low_rank import Sweeps, Swept, joined, take
 from sltr.refine.reweight import added
 from sltr.refine.subsets import Subsets
 from sltr.samples.samples import BLOCK_ENTRIES

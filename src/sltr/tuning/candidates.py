@@ -71,14 +71,6 @@ class Candidate:
         return self.refine in (None, "scale")
 
     @property
-    def kind(self) -> str:
-        """What averages count it as: the bare pilot is a kind of its own."""
-        if self.refine is None and not any(self.radii):
-            return "pilot"
-        kind = self.refine or "estimate"
-        return f"{kind} shared" if self.shared else kind
-
-    @property
     def has_start(self) -> bool:
         """Whether this refit starts from the paper's estimate."""
         return self.refine in ("reweight", "tucker", "cp")

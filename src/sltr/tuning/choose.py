@@ -133,6 +133,14 @@ def agreement_weights(
     return np.where(rest > 0, rest, 0.0)
 
 
+def _kind(candidate: Candidate) -> str:
+    """Return what averages count it as: the bare pilot is a kind of its own."""
+    if candidate.refine is None and not any(candidate.radii):
+        return "pilot"
+    kind = candidate.refine or "estimate"
+    return f"{kind} shared" if candidate.shared else kind
+
+
 # How a kind counts where samples are few: the power of 1 + prior_samples / n.
 SIMPLICITY = {"pilot": 1, "tucker": -1, "cp": -1, "sparse": -1}
 
@@ -158,7 +166,7 @@ def average_weights(
     order = [int(g) for g in np.argsort(-scores, kind="stable") if finite[g]]
     kinds: dict[str, list[int]] = {}
     for g in order:  # the best kind first, and in each kind its best candidate
-        kinds.setdefault(candidates[g].kind, []).append(g)
+        kinds.setdefault(_kind(candidates[g]), []).append(g)
     if not kinds:
         return weights
     for same in kinds.values():

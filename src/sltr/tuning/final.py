@@ -8,7 +8,7 @@ predicts clearly better than the null model, the answer is zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -326,7 +326,7 @@ def _mean_fit(
         variant, about = task.sharing(shared), pilots.coef[:, e : e + 1, ...]
         some = [c for c in by_setting if (c.shared, c.epsilon) == (shared, epsilon)]
         pairs = [c.radii for c in some]
-        for fits in _fits_of_subsets(variant, about, pairs) if some else ():
+        for fits in plain_fits(variant, about, pairs) if some else ():
             solved.append(replace(fits, coef=None))  # only certificates are needed
             for pair in fits.pairs:
                 setting = Candidate(epsilon, *pair, shared=shared)
@@ -359,31 +359,6 @@ def _mean_fit(
             share = as_array(refits[candidate], values)
             coef = coef + values * xp.reshape(share, (-1, *[1] * (coef.ndim - 2)))
     return _Mean(coef, pilots, solved, max(gaps))
-
-
-def _fits_of_subsets(
-    task: Task, pilots: Array, pairs: Sequence[tuple[float, float]]
-) -> Iterator[PlainFits]:
-    """Yield what `plain_fits` does; for samples left in place subset by subset.
-
-    The solvers' state of all subsets would exceed the memory limit.
-    """
-    if not is_lazy(task.samples.X) or pilots.shape[0] == 1:
-        yield from plain_fits(task, pilots, pairs)
-        return
-    xp = array_namespace(pilots)
-    parts = [
-        list(plain_fits(task, pilots[s : s + 1, ...], pairs))
-        for s in range(pilots.shape[0])
-    ]
-    for same in zip(*parts, strict=True):
-        yield PlainFits(
-            same[0].pairs,
-            *(
-                xp.concat([getattr(fits, name) for fits in same], axis=0)
-                for name in ("coef", "gap", "n_iter", "converged")
-            ),
-        )
 
 
 def _last_estimates(entries: Array, last: Last) -> tuple[Array, Array]:

@@ -12,7 +12,6 @@ from functools import partial
 from math import prod
 
 from sltr.arrays import Array, array_namespace, as_array, singular_values
-from sltr.arrays.resources import row_ranges
 from sltr.core.estimate import (
     CHUNK_ENTRIES,
     Settings,
@@ -20,9 +19,9 @@ from sltr.core.estimate import (
     estimate_path,
 )
 from sltr.core.tensor import flatten, unfold
-from sltr.refine.factors import Structure, Unfoldings, take
+from sltr.refine.factors import Structure, Unfoldings
 from sltr.refine.lasso import LARGE, lasso, refit_on_support
-from sltr.refine.low_rank import CPStep, Sweeps, Swept, TuckerStep
+from sltr.refine.low_rank import CPStep, Sweeps, Swept, TuckerStep, take
 from sltr.refine.reweight import Facts, reweighted
 from sltr.refine.subsets import Subsets, feature_variance
 from sltr.samples.samples import is_lazy
@@ -115,11 +114,27 @@ def plain_fits(
 ) -> Iterator[PlainFits]:
     """Solve the paper's problem about pilots (S, E, K, P), for all pairs of radii.
 
-    Yields chunks of the pairs, so that no more coefficients are held than fit.
+    Yields chunks of the pairs, so that no more coefficients are held than fit. For
+    samples left in place subset by subset: the solvers' state of all would exceed the
+    memory limit.
     """
-    return grid_fits(
-        task.samples.shape, task.shared, task.radius, task.settings, pilots, pairs
-    )
+    known = task.samples.shape, task.shared, task.radius, task.settings
+    if not is_lazy(task.samples.X) or pilots.shape[0] == 1:
+        yield from grid_fits(*known, pilots, pairs)
+        return
+    xp = array_namespace(pilots)
+    parts = [
+        list(grid_fits(*known, pilots[s : s + 1, ...], pairs))
+        for s in range(pilots.shape[0])
+    ]
+    for same in zip(*parts, strict=True):
+        yield PlainFits(
+            same[0].pairs,
+            *(
+                xp.concat([getattr(fits, name) for fits in same], axis=0)
+                for name in ("coef", "gap", "n_iter", "converged")
+            ),
+        )
 
 
 def grid_fits(
@@ -173,16 +188,12 @@ def start_estimates(
     """
     xp, known = array_namespace(pilots), known or {}
     missing = [s for s in range(pilots.shape[0]) if s not in known]
-    size = max(1, len(missing))
-    if is_lazy(task.samples.X):
-        size = 1  # the solvers' state of all subsets would exceed the memory limit
     found = dict(known)
-    for part in row_ranges(len(missing), size):
-        some = missing[part]
-        about = xp.stack([pilots[s, ...] for s in some])
+    if missing:
+        about = xp.stack([pilots[s, ...] for s in missing])
         [fits] = plain_fits(task, about[:, None, ...], [start.radii])
         solved = fits.of_pair(start.radii)[:, 0, ...]
-        found |= {s: solved[i, ...] for i, s in enumerate(some)}
+        found |= {s: solved[i, ...] for i, s in enumerate(missing)}
     estimates = xp.stack([found[s] for s in range(pilots.shape[0])])
     return pilot_where_zero(estimates, pilots, task)
 

@@ -25,7 +25,6 @@ from sltr.tuning.choose import Member, Scoring, choose
 from sltr.tuning.fits import (
     lasso_fits,
     low_rank_start,
-    pilot_where_zero,
     plain_fits,
     reweighted_fits,
     start_estimates,
@@ -112,13 +111,12 @@ def _searched(
     """Return the table with all candidates of a grid, for samples in memory."""
     folds, kinds, policy = held.folds, set(grid.refinements), task.policy
     started = bool(kinds & {"reweight", "tucker", "cp"})
-    own, keep = task, False
-    if kinds - {None, "scale"}:
-        # In single precision: errors differ by far more than it rounds, at twice the
-        # speed. The ridge system stays as it is.
-        own = task.for_refits(policy.precision)
-        keep = _room_to_keep(task, folds, grid)
+    refitted = bool(kinds - {None, "scale"})
+    # In single precision: errors differ by far more than it rounds, at twice the
+    # speed. The ridge system stays as it is.
+    own = task.for_refits(policy.precision) if refitted else task
     removed, dtype = pilots.removed_for(own), own.Y.dtype
+    keep = refitted and _room_to_keep(task, folds, grid)
     wanted = bool(kinds & {None, "scale"} and grid.pairs)
     parts = memory_parts(task, pilots) if wanted else []
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
@@ -136,8 +134,14 @@ def _searched(
     held = _joined(held, task, plain, grid if parts else None, keep)
     held = _joined(held, task, sparse)
     if started:
-        known = [coefs[grid.start][0] for _, coefs in plain if grid.start in coefs]
-        estimates = _start(task, pilots, grid.start, known)
+        known = [
+            coef[s, ...]
+            for _, coefs in plain
+            for coef in coefs.get(grid.start, ())
+            for s in range(coef.shape[0])
+        ]
+        about = pilots.coef[:, pilots.epsilons.index(grid.start.epsilon), ...]
+        estimates = start_estimates(task, about, grid.start, dict(enumerate(known)))
         held = _with_refits(held, own, removed, grid, low_rank, estimates, stages, keep)
     while len(batches) > 1 and smaller_is_worth_it(held, batches[0]):
         del batches[0]
@@ -334,19 +338,6 @@ class _Stages:
         """Report the stages that were not needed as done."""
         if self.done < self.total:
             self.report(self.total, self.total)
-
-
-def _start(
-    task: Task, pilots: Pilots, start: Candidate, known: Sequence[Array]
-) -> Array:
-    """Return the folds' estimates that refits start from, (F, K, p1, …, pM).
-
-    They are solved for unless the grid's parts know them.
-    """
-    first = pilots.coef[:, pilots.epsilons.index(start.epsilon), ...]
-    if not known:
-        return start_estimates(task, first, start)
-    return pilot_where_zero(array_namespace(first).concat(known, axis=0), first, task)
 
 
 def _with_refits(
