@@ -141,3 +141,36 @@ def test_responses_of_one_tensor_are_reweighted_by_all_modes(rng):
         normal + penalty * np.linalg.inv(metric), design.T @ B.reshape(-1)
     )
     np.testing.assert_allclose(steps[1].reshape(-1), found, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape_out", [(), (2,), (40,)], ids=str)
+@pytest.mark.parametrize("name", ["numpy", "array_api_strict", "torch"])
+def test_a_long_mode_gives_what_its_matrices_give(rng, monkeypatch, name, shape_out):
+    """As a mode of the samples, or of the responses."""
+    xp, shape = pytest.importorskip(name), (2, 3) if shape_out == (40,) else (2, 30)
+    n, k, size = 25, int(np.prod(shape_out)), int(np.prod(shape))
+    X, Z = rng.normal(size=(n, size)) + 1.0, rng.normal(size=(n, 2))
+    y = rng.normal(size=(2 * k, n))
+    weight = np.repeat(rng.integers(0, 3, size=(2, n)).astype(float), k, axis=0)
+    start = rng.normal(size=(2, *shape, *shape_out))
+    start[0, ..., 0] = 0.0  # fewer directions than there could be
+
+    def run(least_long, convert):
+        monkeypatch.setattr(reweight, "LEAST_LONG", least_long)
+        items = Subsets(*map(convert, (y, weight)), True, convert(Z))
+        given = convert(X), items, convert(start)
+        found = reweight.reweighted(
+            *given, steps=(1, 3), tol=1e-12, shape_out=shape_out
+        )
+        return {step: np.asarray(coef) for step, coef in found}
+
+    dense, long = run(10**6, np.asarray), run(4, xp.asarray)
+    for step, coef in dense.items():
+        np.testing.assert_allclose(long[step], coef, atol=1e-7 * np.abs(coef).max())
+
+
+def test_a_long_mode_of_equal_samples_gives_zero(monkeypatch):
+    monkeypatch.setattr(reweight, "LEAST_LONG", 4)
+    data = Subsets(np.arange(5.0)[None], np.ones((1, 5)), True)
+    found = reweighted(np.ones((5, 20)), data, np.ones((1, 2, 10)))
+    assert all(np.all(coef == 0.0) for _, coef in found)

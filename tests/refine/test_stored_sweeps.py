@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from problems import draw, outer_products
 
+from sltr.refine import reweight
 from sltr.refine.factors import (
     CP,
     SlicedUnfoldings,
@@ -12,7 +13,7 @@ from sltr.refine.factors import (
 )
 from sltr.refine.lasso import _Loss, length_by_gram
 from sltr.refine.low_rank import Sweeps
-from sltr.refine.reweight import reweighted
+from sltr.refine.reweight import facts_of, reweighted
 from sltr.refine.stored_sweeps import BEST_STEPS, Packed, StoredSweeps
 from sltr.refine.subsets import Subsets, feature_variance
 from sltr.samples.stored import Budget, Stored
@@ -137,6 +138,26 @@ def test_reweighting_by_passes_is_that_in_memory(rng, shape, centred):
     for step, coef in here.items():
         size = np.linalg.norm(coef)
         assert np.linalg.norm(there[step] - coef) < 0.05 * size
+
+
+@every_centring
+def test_along_a_long_mode_reweighting_reads_once_more(rng, monkeypatch, centred):
+    """So what it needs of the samples there takes no matrix of that mode."""
+    monkeypatch.setattr(reweight, "LEAST_LONG", 4)
+    X, subsets = problem(rng, (2, 12), centred)
+    start, flat = rng.normal(size=(3, 2, 12)), X.reshape(len(X), -1)
+    design = stored(X)
+    facts = [facts_of(samples, subsets, (2, 12)) for samples in (design, flat)]
+    assert [matrix is None for matrix in facts[0].covariances] == [False, True]
+    metric = reweight._Metric.of(start)
+    read = design.budget.read[0]
+    there, here = (
+        reweight._Problem.of(samples, subsets, (2, 12), (), own, tol=1e-6)
+        for samples, own in zip((design, flat), facts, strict=True)
+    )
+    penalty = there._penalty(metric)
+    assert design.budget.read[0] == pytest.approx(read + 1)
+    np.testing.assert_allclose(penalty, here._penalty(metric), rtol=1e-6)
 
 
 @every_centring

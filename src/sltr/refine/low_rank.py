@@ -460,8 +460,12 @@ def spectra(seeds: Array) -> list[list[float]]:
     found = []
     for mode in range(seeds.ndim - 1):
         rows = unfold(seeds, mode)
+        size, others = rows.shape[1:]
+        if size > others:  # a long mode is decomposed along the others
+            rows = xp.matrix_transpose(rows)
         energies = clip(eigh(rows @ xp.matrix_transpose(rows))[0], 0.0, None)
         total = xp.sum(energies, axis=1, keepdims=True)
         shares = energies / xp.where(total > 0, total, 1.0)
-        found.append(to_python(xp.flip(xp.mean(shares, axis=0), axis=0)))
+        known = to_python(xp.flip(xp.mean(shares, axis=0), axis=0))
+        found.append(known + [0.0] * max(0, size - others))
     return found
