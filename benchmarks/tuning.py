@@ -3,11 +3,13 @@
     python benchmarks/tuning.py                  # every part but the large ones
     python benchmarks/tuning.py loop growth      # some parts alone
     python benchmarks/tuning.py remurs --large   # 30×30×10×5, n = 3600, too
+    python benchmarks/tuning.py long             # one long mode
     python benchmarks/tuning.py fmri             # 360 × 51×61×23, in a process
 
 loop    the paper's grid (147 candidates) against single cold fits of each
 remurs  the same against a warm-started path of Remurs with 49 candidates
 growth  the same at ten times as many features and equally many samples
+long    the default beside one mode that is longer than all others together
 fmri    five folds × 147 candidates at the size of an fMRI study: time and memory
 
 Wall-clock and CPU seconds are printed; ratios are of CPU seconds, which other
@@ -151,6 +153,21 @@ def growth(args):
             line(f"{title}, {'×'.join(map(str, shape))}", wall, cpu, remark)
 
 
+LONG = [(40, 2, 1000), (40, 2, 5000), (25, 3, 20000), (200, 20, 2000)]
+
+
+def long(args):
+    """Time the default tuning of samples with a long mode, as spectra have."""
+    print("default tuning of samples with a long mode")
+    rng = np.random.default_rng(0)
+    for shape in LONG:
+        X = rng.standard_normal(shape)
+        block = X[:, :1, : shape[2] // 3].sum(axis=(1, 2))
+        y = block / block.std() + 0.3 * rng.standard_normal(len(X))
+        wall, cpu, _ = timed(partial(SLTRRegressorCV().fit, X, y))
+        line("×".join(map(str, shape)), wall, cpu)
+
+
 def fmri(args):
     """Run the large problem in a process of its own, for its peak memory."""
     for title in GRIDS:
@@ -175,7 +192,7 @@ def fmri_worker(args):
     print(f"  peak memory {peak:.2f} GB, allowed 3·X + 1 GB = {allowed:.2f} GB")
 
 
-PARTS = {"loop": loop, "remurs": remurs, "growth": growth, "fmri": fmri}
+PARTS = {"loop": loop, "remurs": remurs, "growth": growth, "long": long, "fmri": fmri}
 
 
 def main():
