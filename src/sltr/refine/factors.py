@@ -260,7 +260,7 @@ class CP:
             _replaced(self.scales, index, scale),
         )
 
-    def balanced(self, *, l1: bool = False, order: Sequence[int] | None = None) -> CP:
+    def balanced(self, *, l1: bool = False) -> CP:
         """Share every term's size equally among its factors.
 
         By the inequality of the means this gives Σ_m‖b_r^m‖² (or, for `l1`, the sum of
@@ -311,9 +311,7 @@ class Tucker:
         return Tucker(factors, core)
 
     @staticmethod
-    def spectral(
-        tensor: Array, ranks: Shape, order: Sequence[int] | None = None
-    ) -> Tucker:
+    def spectral(tensor: Array, ranks: Shape) -> Tucker:
         """Return the truncated tensor; new blocks will not be normalised."""
         return replace(Tucker.truncated(tensor, ranks), orthonormal=False)
 
@@ -444,10 +442,8 @@ class Tucker:
         factors = _replaced(self.factors, index, factor)
         return Tucker(factors, fold(matrix, index, self.rank))
 
-    def balanced(
-        self, *, l1: bool = False, order: Sequence[int] | None = None
-    ) -> Tucker:
-        """Share sizes between each factor and the core; there is no form for `l1`.
+    def balanced(self, order: Sequence[int] | None = None) -> Tucker:
+        """Share sizes between each factor and the core, mode by mode in this order.
 
         With U_m = Q·R and R·C_(m) = A·S·Vᵀ, the pair Q·A·√S and √S·Vᵀ has the least
         ‖U_m‖² + ‖core‖² among those with the same product.

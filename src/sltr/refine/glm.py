@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sltr.arrays import Array, array_namespace, device, spectral_norm
 from sltr.core.families import Family
 from sltr.core.prox import soft_threshold
-from sltr.refine.factors import Form, Structure, Unfoldings, sweep
+from sltr.refine.factors import CP, Form, Structure, Unfoldings, sweep
 
 # Newton's first step for counts of a billion is a billion times too long.
 _MOST_HALVINGS = 40
@@ -219,10 +220,12 @@ def glm_starts(
     kind, gamma = form.kind, covariates_alone(problem)
     score = _gradient_step(problem, None, gamma)
     order = problem.samples.order
-    starts = [kind.spectral(score, form.rank, order)]
+    # A truncated tensor does not depend on the order of its modes.
+    spectral = partial(CP.spectral, order=order) if kind is CP else kind.spectral
+    starts: list[Any] = [spectral(score, form.rank)]
     first, *larger = kind.rising(form.rank)
     if larger:
-        grown = kind.spectral(score, first, order)
+        grown = spectral(score, first)
         for one in larger:
             fit = GLMFit(grown, gamma)
             how = {"ridge": ridge, "l1": l1, "tol": 0.0}
@@ -332,7 +335,11 @@ def _balanced(
     problem: TensorGLM, structure: Structure, ridge: float, l1: float
 ) -> tuple[Structure, float]:
     """Balance, unless with both penalties it would raise their sum."""
-    balanced = structure.balanced(l1=bool(l1), order=problem.samples.order)
+    balanced: Structure
+    if isinstance(structure, CP):
+        balanced = structure.balanced(l1=bool(l1))
+    else:
+        balanced = structure.balanced(problem.samples.order)
     before, after = (_penalty(s, ridge, l1) for s in (structure, balanced))
     return (balanced, after) if after <= before else (structure, before)
 
