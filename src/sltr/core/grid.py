@@ -82,13 +82,13 @@ def solve_grid(
         yield solved.in_order(grid)
 
 
+@dataclass(eq=False)
 class _Solved:
     """Results of some problems each, and which row of them is whose solution."""
 
-    def __init__(self) -> None:
-        self.results: list[Result] = []
-        self.row_of: dict[int, int] = {}
-        self.n_rows = 0
+    results: list[Result] = field(default_factory=list)
+    row_of: dict[int, int] = field(default_factory=dict)
+    n_rows: int = 0
 
     def add(
         self, indices: list[int], result: Result, rows: list[int] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, product
 from math import prod
 from typing import Any
@@ -317,12 +317,14 @@ def choose_refit(
     return choose(task, held, Scoring()).members[0], held
 
 
+@dataclass(eq=False)
 class _Stages:
     """Jobs that run one batch after another, those of a batch side by side."""
 
-    def __init__(self, n_jobs: int | None, total: int, progress: Progress | None):
-        self.n_jobs, self.total, self.done = n_jobs, total, 0
-        self.report = progress or (lambda done, total: None)
+    n_jobs: int | None
+    total: int
+    progress: Progress | None
+    done: int = 0
 
     def run(self, jobs: Sequence[tuple]) -> list:
         """Return the results of jobs, each a function with its arguments."""
@@ -331,13 +333,14 @@ class _Stages:
         for result in parallel(delayed(job)(*args) for job, *args in jobs):
             results.append(result)
             self.done += 1
-            self.report(self.done, self.total)
+            if self.progress is not None:
+                self.progress(self.done, self.total)
         return results
 
     def finish(self) -> None:
         """Report the stages that were not needed as done."""
-        if self.done < self.total:
-            self.report(self.total, self.total)
+        if self.done < self.total and self.progress is not None:
+            self.progress(self.total, self.total)
 
 
 def _with_refits(
