@@ -64,6 +64,11 @@ class Front:
                 found[mode] = used
         return found
 
+    @cached_property
+    def inverses(self) -> dict[int, np.ndarray]:
+        """The inverses of the roots."""
+        return {mode: np.linalg.inv(root) for mode, root in self.roots.items()}
+
     def samples(self, samples: Samples) -> Samples:
         """Return the samples in front of which this map stands, mapped."""
         if not self.varies:
@@ -125,9 +130,8 @@ class Front:
 
     def smoothed(self, coef: Array) -> Array:
         """Undo `unsmoothed`: return coefficients (K, …) of the mapped samples."""
-        for mode, root in self.roots.items():
-            inverse = as_array(np.linalg.inv(root), coef)
-            coef = mode_product(coef, inverse, mode)
+        for mode, inverse in self.inverses.items():
+            coef = mode_product(coef, as_array(inverse, coef), mode)
         return coef
 
     def of_given(self, coef: Array) -> Array:
