@@ -155,9 +155,7 @@ class Sparsity:
         return xp.sqrt(self.sums(x * x))
 
     def sums(self, x: Array) -> Array:
-        """Return the sum over each group."""
-        if self.slices is None:
-            return x
+        """Return the sum over each group of several entries."""
         return array_namespace(x).sum(x, axis=self.axes, keepdims=True)
 
     def norm(self, x: Array) -> Array:

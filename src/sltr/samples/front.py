@@ -118,10 +118,6 @@ class Front:
             values = np.take(values, rows, axis=mode)
         return values
 
-    def coef(self, coef: Array) -> Array:
-        """Return coefficients (K, …) of mapped samples for samples as they were."""
-        return self.of_given(self.unsmoothed(coef))
-
     def unsmoothed(self, coef: Array) -> Array:
         """Return coefficients (K, …) of the samples before modes were smoothed."""
         for mode, root in self.roots.items():
