@@ -119,19 +119,22 @@ class Front:
         return values
 
     def unsmoothed(self, coef: Array) -> Array:
-        """Return coefficients (K, …) of the samples before modes were smoothed."""
+        """Return coefficients (S, K, …) of the samples before modes were smoothed.
+
+        Smooth modes mix entries: only these have zeros where the given entries do.
+        """
         for mode, root in self.roots.items():
-            coef = mode_product(coef, as_array(root, coef), mode)
+            coef = mode_product(coef, as_array(root, coef), mode + 1)
         return coef
 
     def smoothed(self, coef: Array) -> Array:
-        """Undo `unsmoothed`: return coefficients (K, …) of the mapped samples."""
+        """Undo `unsmoothed`: return coefficients (S, K, …) of the mapped samples."""
         for mode, inverse in self.inverses.items():
-            coef = mode_product(coef, as_array(inverse, coef), mode)
+            coef = mode_product(coef, as_array(inverse, coef), mode + 1)
         return coef
 
     def of_given(self, coef: Array) -> Array:
-        """Return `unsmoothed` coefficients (K, …) for samples as they were given."""
+        """Return `unsmoothed` coefficients (S, K, …) for samples as they were given."""
         xp = array_namespace(coef)
         if self.scale is not None:
             coef = coef / as_array(self.scale, coef)
@@ -139,13 +142,12 @@ class Front:
             return coef
         for mode, rows in self.slices.items():
             # Slices that were left out take the slice of zeros at the end.
-            nothing = 0.0 * xp.take(
-                coef, as_array([0], coef, dtype=xp.int64), axis=mode + 1
-            )
-            padded = xp.concat([coef, nothing], axis=mode + 1)
+            axis, first = mode + 2, as_array([0], coef, dtype=xp.int64)
+            nothing = 0.0 * xp.take(coef, first, axis=axis)
+            padded = xp.concat([coef, nothing], axis=axis)
             index = np.full(self.shape[mode], len(rows))
             index[rows] = np.arange(len(rows))
-            coef = xp.take(padded, as_array(index, coef, dtype=xp.int64), axis=mode + 1)
+            coef = xp.take(padded, as_array(index, coef, dtype=xp.int64), axis=axis)
         return xp.where(as_array(self.kept, coef, dtype=xp.bool), coef, 0.0)
 
 

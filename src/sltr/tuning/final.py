@@ -88,11 +88,11 @@ def final_fit(
     known = held.coefs if held is not None and is_lazy(task.samples.X) else {}
     task = task if held is None else replace(task, working=held.working)
     mean = _mean_fit(task, members, training, known, subsets)
-    coef, entries = mean.coef, _entries(task, mean.coef)
+    coef, entries = mean.coef, task.front.unsmoothed(mean.coef)
     answer = entries
     if last is not None and not last.stays:
         entries, answer = _last_estimates(entries, last)
-        coef = _of_entries(task, answer)
+        coef = task.front.smoothed(answer)
     beside = basis_coefs(coef, task, training, mean.pilots)  # (S, b, K)
     n_first = int(task.fit_intercept)
     xp, unit = array_namespace(coef), as_array(task.y_unit, coef)
@@ -101,7 +101,7 @@ def final_fit(
     return Fitted(
         _as_given(task, answer),
         _as_given(task, entries),
-        _as_given(task, _entries(task, pilot)),
+        _as_given(task, task.front.unsmoothed(pilot)),
         xp.sum(beside[:, :n_first, :], axis=1) * unit,
         beside[:, n_first:, :] * unit,
         gap,
@@ -152,7 +152,7 @@ def choose_radii(task: Task, held: HeldOut, choice: Choice) -> Choice:
         precision = task.policy.precision
         known = held.coefs, indices, precision, held.pilots
         mean = _mean_fit(task, members, training, *known)
-        entries, removed = _entries(task, mean.coef), mean.pilots.removed
+        entries, removed = task.front.unsmoothed(mean.coef), mean.pilots.removed
         means.append((indices, entries, removed))
         lower += _predictions(task, folds, means[-1], lowest_ranks, radii)
     low = _lowest(task.policy, *sample_losses(folds, lower))
@@ -226,7 +226,8 @@ def _likely_predictions(
     mean = _mean_fit(task, choice.members, training, {}, (), precision)
     coef = mean.coef
     if choice.last is not None and not choice.last.stays:
-        coef = _of_entries(task, _last_estimates(_entries(task, coef), choice.last)[1])
+        entries = task.front.unsmoothed(coef)
+        coef = task.front.smoothed(_last_estimates(entries, choice.last)[1])
     beside = basis_coefs(coef, task, training, mean.pilots)  # (S, b, K)
     basis = task.centring(training).basis
     rows = xp.reshape(coef, (-1, mean.pilots.coef.shape[-1]))
@@ -267,7 +268,7 @@ def _predictions(
         shrunk = _shrunk(estimate, entries[s : s + 1, ...], radii)  # (1, K, R, …)
         batch = shrunk.shape[:3]
         flat = xp.reshape(shrunk, (1, -1, *shrunk.shape[3:]))
-        coefs.append(xp.reshape(_of_entries(task, flat), (*batch[1:], -1)))
+        coefs.append(xp.reshape(task.front.smoothed(flat), (*batch[1:], -1)))
     each = [removed[s, ...] for s in range(len(indices))]
     return folds.predictions(task, indices, coefs, each, axis=1)
 
@@ -377,33 +378,13 @@ def _shrunk(
     return xp.reshape(found, (*batch, *found.shape[1:]))
 
 
-def _entries(task: Task, coef: Array) -> Array:
-    """Return coefficients (S, K, …) whose zeros are zeros of the given entries.
-
-    Smooth modes mix entries, so this undoes them. Units stay those in front.
-    """
-    return _mapped(coef, task.front.unsmoothed)
-
-
-def _of_entries(task: Task, entries: Array) -> Array:
-    """Undo `_entries`."""
-    return _mapped(entries, task.front.smoothed)
-
-
 def _as_given(task: Task, entries: Array) -> Array:
-    """Return `_entries` (S, K, …) without the map in front, in y's units."""
+    """Return entries (S, K, …) without the map in front, in y's units."""
     xp = array_namespace(entries)
     if np.ndim(task.y_unit):
         unit = as_array(task.y_unit, entries)
         entries = entries * xp.reshape(unit, (-1, *[1] * (entries.ndim - 2)))
-    return _mapped(entries, task.front.of_given)
-
-
-def _mapped(coef: Array, function: Callable[[Array], Array]) -> Array:
-    """Apply a map of batches of tensors to coefficients (S, K, …)."""
-    xp, batch = array_namespace(coef), coef.shape[:2]
-    found = function(xp.reshape(coef, (-1, *coef.shape[2:])))
-    return xp.reshape(found, (*batch, *found.shape[1:]))
+    return task.front.of_given(entries)
 
 
 def _scaled(coef: Array, scale: np.ndarray) -> Array:
