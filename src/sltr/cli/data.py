@@ -12,13 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from sltr.cli.options import Config, Jobs, Json, Seed, parse_names, parse_shape
-from sltr.cli.output import (
-    print_facts,
-    print_found,
-    print_json,
-    progress_bar,
-    say,
-)
+from sltr.cli.output import print_facts, print_found, print_json, progress_bar, say
 from sltr.parameters import printable
 from sltr.persistence import installed_version, package_version
 from sltr.persistence.files import check_destination, write_through

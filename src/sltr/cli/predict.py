@@ -12,12 +12,7 @@ import typer
 
 from sltr.cli.options import Config, Covariates, Data, Json, Mask, Saved, parse_names
 from sltr.cli.output import print_json, say
-from sltr.cli.reading import (
-    check_output,
-    match_covariates,
-    match_images,
-    read_samples,
-)
+from sltr.cli.reading import check_output, match_covariates, match_images, read_samples
 from sltr.parameters import printable
 from sltr.persistence import load
 from sltr.persistence.files import write_atomically, write_through

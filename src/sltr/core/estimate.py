@@ -31,12 +31,7 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.arrays.resources import thread_map
-from sltr.core.grid import (
-    Schedule,
-    independent_parts,
-    runs_of_close_pilots,
-    solve_grid,
-)
+from sltr.core.grid import Schedule, independent_parts, runs_of_close_pilots, solve_grid
 from sltr.core.problem import Problem, Result, Sparsity, joined
 from sltr.core.tensor import fold, own_mode_product, spread_over, unfold
 from sltr.parameters import check_choice, check_count, refuse, unmasked

@@ -23,15 +23,7 @@ from enum import Enum
 
 from sltr.arrays import Array, array_namespace, to_python
 from sltr.core.admm import Start, admm, cold_start, default_steps
-from sltr.core.problem import (
-    ClosedForms,
-    Item,
-    Problem,
-    Result,
-    exact,
-    indices,
-    joined,
-)
+from sltr.core.problem import ClosedForms, Item, Problem, Result, exact, indices, joined
 from sltr.core.tensor import spread_over
 
 # Pilots that are this close to multiples of each other, relative to their largest

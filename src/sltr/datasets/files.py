@@ -28,12 +28,7 @@ from sltr.datasets.reading import (
     reading,
     require_names,
 )
-from sltr.datasets.scientific import (
-    load_epochs,
-    read_hdf5,
-    read_matlab,
-    read_netcdf,
-)
+from sltr.datasets.scientific import load_epochs, read_hdf5, read_matlab, read_netcdf
 from sltr.datasets.tables import (
     NAMING,
     Match,

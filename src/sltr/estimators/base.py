@@ -7,10 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    is_classifier,
-)
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
@@ -37,15 +34,8 @@ from sltr.parameters import (
     warn_caller,
 )
 from sltr.refine.lasso import MAX_STEPS as LASSO_STEPS
-from sltr.samples.check import (
-    check_samples,
-    measured_weight,
-)
-from sltr.samples.covariates import (
-    Encoding,
-    remember_encoding,
-    with_covariates,
-)
+from sltr.samples.check import check_samples, measured_weight
+from sltr.samples.covariates import Encoding, remember_encoding, with_covariates
 from sltr.samples.front import Front, front_plan
 from sltr.samples.labelled import Labels
 from sltr.samples.samples import Samples, is_lazy, passes_made

@@ -18,11 +18,7 @@ from sltr.arrays import (
     to_numpy,
 )
 from sltr.core.tensor import flatten
-from sltr.estimators.base import (
-    CalibratedLabels,
-    SLTRBase,
-    warn_of_lasso,
-)
+from sltr.estimators.base import CalibratedLabels, SLTRBase, warn_of_lasso
 from sltr.estimators.fitted import (
     TensorResponses,
     tensor_predictions,
@@ -49,10 +45,7 @@ from sltr.ridge import choose_epsilon
 from sltr.samples.check import check_samples
 from sltr.samples.labelled import FITTED
 from sltr.samples.samples import Samples, take_rows
-from sltr.tuning.candidates import (
-    RESPONSES,
-    Candidate,
-)
+from sltr.tuning.candidates import RESPONSES, Candidate
 from sltr.tuning.choose import Member
 from sltr.tuning.final import Fitted, final_fit
 from sltr.tuning.folds import Folds

@@ -12,11 +12,7 @@ from sklearn.metrics import get_scorer
 
 from sltr.arrays import Array, explained_memory, fitting_threads, to_numpy
 from sltr.arrays.resources import bytes_text
-from sltr.estimators.base import (
-    CalibratedLabels,
-    SLTRBase,
-    warn_of_lasso,
-)
+from sltr.estimators.base import CalibratedLabels, SLTRBase, warn_of_lasso
 from sltr.estimators.fitted import (
     TensorResponses,
     tensor_predictions,

@@ -13,17 +13,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
-from sltr.arrays import (
-    Array,
-    array_namespace,
-    as_array,
-    to_python,
-)
-from sltr.estimators.fitted import (
-    PlainRegressor,
-    linear_scores,
-    unchanged_on_failure,
-)
+from sltr.arrays import Array, array_namespace, as_array, to_python
+from sltr.estimators.fitted import PlainRegressor, linear_scores, unchanged_on_failure
 from sltr.estimators.labels import label_shift
 from sltr.parameters import check_count, check_nonnegative, check_sequence, warn_caller
 from sltr.peers.penalised import (

@@ -12,11 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import ElasticNet, enet_path
 
 from sltr.arrays import Array, as_array, to_numpy
-from sltr.estimators.fitted import (
-    PlainRegressor,
-    linear_scores,
-    unchanged_on_failure,
-)
+from sltr.estimators.fitted import PlainRegressor, linear_scores, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, check_sequence
 from sltr.peers.search import LinearTrials, search
 from sltr.peers.units import centre

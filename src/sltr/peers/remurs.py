@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 
 from sltr.arrays import Array, as_array
-from sltr.estimators.fitted import (
-    PlainClassifier,
-    linear_scores,
-    unchanged_on_failure,
-)
+from sltr.estimators.fitted import PlainClassifier, linear_scores, unchanged_on_failure
 from sltr.estimators.labels import label_indicators, winning_labels
 from sltr.peers.convex import _Convex, _ConvexRegressor, _ConvexRegressorCV
 from sltr.samples.check import check_samples

@@ -19,11 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.core.tensor import cp_to_tensor, flatten
-from sltr.estimators.fitted import (
-    PlainRegressor,
-    linear_scores,
-    unchanged_on_failure,
-)
+from sltr.estimators.fitted import PlainRegressor, linear_scores, unchanged_on_failure
 from sltr.parameters import (
     check_count,
     check_nonnegative,

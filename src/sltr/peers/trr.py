@@ -8,11 +8,7 @@ from typing import Any
 from sltr.arrays import Array, array_namespace
 from sltr.estimators.fitted import PlainRegressor, unchanged_on_failure
 from sltr.parameters import check_count, check_nonnegative, random_generator
-from sltr.peers.glm import (
-    _TensorGLMBase,
-    fit_path,
-    predict_mean,
-)
+from sltr.peers.glm import _TensorGLMBase, fit_path, predict_mean
 from sltr.refine.factors import CP, Form
 from sltr.refine.glm import (
     GLMFit,

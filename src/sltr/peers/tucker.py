@@ -10,12 +10,7 @@ from typing import Any
 
 from sltr.estimators.fitted import RegressorBeside, unchanged_on_failure
 from sltr.parameters import check_count, check_sequence
-from sltr.peers.glm import (
-    ALPHAS_RIDGE,
-    _TensorGLMBase,
-    _TensorGLMSearch,
-    choose_by_bic,
-)
+from sltr.peers.glm import ALPHAS_RIDGE, _TensorGLMBase, _TensorGLMSearch, choose_by_bic
 from sltr.refine.factors import Form, Tucker
 
 

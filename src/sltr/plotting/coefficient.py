@@ -10,13 +10,7 @@ import numpy as np
 
 from sltr.arrays import to_numpy
 from sltr.coefficients import shown_entries, upright
-from sltr.plotting.modes import (
-    Coords,
-    Modes,
-    drawn_coef,
-    even_slices,
-    strongest_slice,
-)
+from sltr.plotting.modes import Coords, Modes, drawn_coef, even_slices, strongest_slice
 from sltr.plotting.style import (
     COLOURS,
     colour_bar,

@@ -19,15 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from sltr.arrays import (
-    Array,
-    array_namespace,
-    as_array,
-    device,
-    eigh,
-    qr,
-    repeated,
-)
+from sltr.arrays import Array, array_namespace, as_array, device, eigh, qr, repeated
 from sltr.core.tensor import flatten, fold, own_mode_product, unfold
 
 Shape = tuple[int, ...]

@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from sltr.arrays import (
-    ROUNDINGS,
-    Array,
-    array_namespace,
-    as_array,
-    clip,
-    ridge_solve,
-)
+from sltr.arrays import ROUNDINGS, Array, array_namespace, as_array, clip, ridge_solve
 from sltr.samples.centring import Centring
 
 

@@ -19,12 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sltr.arrays import Array, array_namespace, clip, eigh, to_float64, to_numpy
-from sltr.ridge import (
-    leave_one_out,
-    mean_eigenvalue,
-    penalised_solves,
-    squared_errors,
-)
+from sltr.ridge import leave_one_out, mean_eigenvalue, penalised_solves, squared_errors
 from sltr.samples.centring import Centring, least_squares
 from sltr.samples.samples import Design
 

@@ -28,19 +28,10 @@ from sltr.arrays import (
 )
 from sltr.arrays.libraries import is_dask
 from sltr.arrays.resources import free_bytes, memory_bytes, working_bytes
-from sltr.parameters import (
-    LARGEST_COUNT,
-    check_choice,
-    parts_of,
-    refuse,
-    unmasked,
-)
+from sltr.parameters import LARGEST_COUNT, check_choice, parts_of, refuse, unmasked
 from sltr.samples.front import Front
 from sltr.samples.labelled import aligned, remember_labels, unlabelled
-from sltr.samples.samples import (
-    Samples,
-    is_lazy,
-)
+from sltr.samples.samples import Samples, is_lazy
 
 
 def check_samples(

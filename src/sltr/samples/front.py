@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sltr.arrays import (
-    Array,
-    array_namespace,
-    as_array,
-    to_numpy,
-)
+from sltr.arrays import Array, array_namespace, as_array, to_numpy
 from sltr.arrays.resources import row_ranges
 from sltr.core.tensor import mode_product
 from sltr.samples.centring import Centring

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sltr.arrays import (
-    Array,
-    array_namespace,
-    as_array,
-    is_numpy,
-)
+from sltr.arrays import Array, array_namespace, as_array, is_numpy
 from sltr.arrays.resources import row_ranges
 
 if TYPE_CHECKING:

@@ -30,11 +30,7 @@ from sltr.tuning.fits import (
 from sltr.tuning.folds import Folds, close_to, excess_of, fold_batches
 from sltr.tuning.held_out import HeldOut
 from sltr.tuning.policy import Policy
-from sltr.tuning.task import (
-    Pilots,
-    Task,
-    ridge_pilots,
-)
+from sltr.tuning.task import Pilots, Task, ridge_pilots
 
 
 @dataclass(frozen=True, eq=False)
