@@ -377,7 +377,7 @@ def drawn_truth(kind, seed):
 
 HOLDINGS = {
     "held": (DEFAULT, [0, 2]),
-    "eight bits": (EIGHT_BITS, [0, 2, 5, 6, 9]),
+    "eight bits": (EIGHT_BITS, [0, 1, 2, 5, 6, 9, 19, 20]),
     "passes": (NEVER_HELD, [0, 2]),
 }
 

@@ -118,17 +118,22 @@ def test_packed_samples_are_close_and_have_their_own_products(rng, shape, bits):
     np.testing.assert_allclose(packed.spread(shares), again.spread(shares))
 
 
-@every_shape
-@every_centring
-def test_reweighting_by_passes_is_that_in_memory(rng, shape, centred):
-    """The image of a step's start is known from the step before: no pass for it."""
-    X, subsets = problem(rng, shape, centred)
+def ridge(X, subsets):
+    """Return what reweighting starts from, of all items."""
     A = np.sqrt(subsets.weight)[:, :, None] * X.reshape(1, len(X), -1)
     kernel = A @ np.swapaxes(A, 1, 2) + 10.0 * np.eye(len(X))
     dual = np.linalg.solve(
         kernel, np.sqrt(subsets.weight)[:, :, None] * subsets.target[:, :, None]
     )
-    start = (np.swapaxes(A, 1, 2) @ dual).reshape(3, *shape)
+    return (np.swapaxes(A, 1, 2) @ dual).reshape(-1, *X.shape[1:])
+
+
+@every_shape
+@every_centring
+def test_reweighting_by_passes_is_that_in_memory(rng, shape, centred):
+    """The image of a step's start is known from the step before: no pass for it."""
+    X, subsets = problem(rng, shape, centred)
+    start = ridge(X, subsets)
     design = stored(X)
     options = {"steps": (1, 2, 3), "tol": 0.04}
     here = dict(reweighted(X.reshape(len(X), -1), subsets, start, **options))
@@ -138,6 +143,30 @@ def test_reweighting_by_passes_is_that_in_memory(rng, shape, centred):
     for step, coef in here.items():
         size = np.linalg.norm(coef)
         assert np.linalg.norm(there[step] - coef) < 0.05 * size
+
+
+@every_shape
+@every_centring
+@pytest.mark.parametrize("bits", BEST_STEPS)
+def test_reweighting_with_rough_samples_takes_a_pass_for_each_step(
+    rng, shape, centred, bits
+):
+    """What bits lose is found by the pass, and what that changes is solved for."""
+    X, subsets = problem(rng, shape, centred)
+    flat, design, steps = X.reshape(len(X), -1), stored(X), range(1, 5)
+    start = ridge(X, subsets)
+    columns = np.stack([flat.mean(axis=0), flat.std(axis=0)])
+    packed = Packed.of(design, shape, bits, columns, tuple(range(len(shape))), None)
+    facts, before = facts_of(design, subsets, shape), design.budget.read[0]
+    options = {"steps": steps, "tol": 1e-6}
+    here = dict(reweighted(flat, subsets, start, **options))
+    there = dict(
+        reweighted(design, subsets, start, **options, facts=facts, rough=packed)
+    )
+    assert design.budget.read[0] - before <= 1 + len(steps) + 1e-6
+    for step, coef in here.items():
+        lost = np.linalg.norm(there[step] - coef)
+        assert lost < {8: 1e-3, 4: 0.05}[bits] * np.linalg.norm(coef)
 
 
 @every_centring

@@ -45,6 +45,8 @@ class Swept:
     # (B, n) of all samples, centred: without the intercept. (B, K, n) of K responses
     # that share a tensor.
     fitted: Array
+    # What was swept under the first ridge.
+    starts: tuple[Structure, ...] = ()
 
     def coef(self) -> Array:
         """Return the coefficients, (B, p1, …, pM)."""
@@ -94,7 +96,7 @@ class Sweeps:
             swept = self._swept(structure, ridges, self.n_starting_sweeps)
             structure = take(swept[0], self._best_starts(*swept))
             n_sweeps -= self.n_starting_sweeps
-        return Swept(ridge, *self._swept(structure, [ridge], n_sweeps))
+        return Swept(ridge, *self._swept(structure, [ridge], n_sweeps), tuple(starts))
 
     def lower_ridges(self, first: Swept) -> list[Swept]:
         """Sweep on under each lower ridge, from the structure of the first one."""
@@ -298,7 +300,6 @@ class CPStep(RankStep):
     """
 
     leading: Sequence[CP]  # the leading terms of each seed
-    start: CP  # the one of its starts that knows the loss's gradient
 
     @staticmethod
     def first(problem: Sweeps, seeds: Sequence[Array], largest_rank: int) -> CPStep:
@@ -310,7 +311,7 @@ class CPStep(RankStep):
         order = problem.visits(len(seeds[0].shape) - 1)
         terms = parted(CP.start(xp.concat(tensors, axis=0), order), len(tensors))
         swept = problem.first_ridge(terms)
-        return CPStep(problem, seeds, largest_rank, 1, (swept,), terms[1:], terms[0])
+        return CPStep(problem, seeds, largest_rank, 1, (swept,), terms[1:])
 
     def next_rank(self) -> CPStep | None:
         """Refit by one more outer product; None after the largest rank."""
@@ -334,8 +335,7 @@ class CPStep(RankStep):
             start.with_terms(new) for start, new in zip(starts, terms, strict=True)
         ]
         swept = self.problem.first_ridge(grown)
-        rank, (start, *leading) = self.rank + 1, grown
-        return replace(self, rank=rank, swept=(swept,), leading=leading, start=start)
+        return replace(self, rank=self.rank + 1, swept=(swept,), leading=grown[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,6 +346,7 @@ class TuckerStep(RankStep):
     """
 
     energies: Sequence[Sequence[float]]  # `spectra` of the last seed
+    n_asked: int  # the first items, which say in which mode the rank rises
 
     @staticmethod
     def of_rank(
@@ -354,29 +355,41 @@ class TuckerStep(RankStep):
         largest_rank: int,
         rank: tuple[int, ...],
         energies: Sequence[Sequence[float]] | None = None,
+        n_asked: int | None = None,
     ) -> TuckerStep:
         """Refit by tensors of one rank."""
         together = array_namespace(seeds[0]).concat(list(seeds), axis=0)
         truncated = Tucker.truncated(together, rank)
         swept = (problem.first_ridge(parted(truncated, len(seeds))),)
-        energies = spectra(seeds[-1]) if energies is None else energies
-        return TuckerStep(problem, seeds, largest_rank, rank, swept, energies)
+        n_asked = seeds[-1].shape[0] if n_asked is None else n_asked
+        energies = spectra(seeds[-1][:n_asked, ...]) if energies is None else energies
+        return TuckerStep(problem, seeds, largest_rank, rank, swept, energies, n_asked)
 
     @staticmethod
-    def first(problem: Sweeps, seeds: Sequence[Array], largest_rank: int) -> TuckerStep:
+    def first(
+        problem: Sweeps,
+        seeds: Sequence[Array],
+        largest_rank: int,
+        n_asked: int | None = None,
+    ) -> TuckerStep:
         """Refit by tensors of rank one in every mode."""
         rank = (1,) * (seeds[0].ndim - 1)
-        return TuckerStep.of_rank(problem, seeds, largest_rank, rank)
+        return TuckerStep.of_rank(problem, seeds, largest_rank, rank, None, n_asked)
 
     def next_rank(self) -> TuckerStep | None:
         """Refit by tensors of the next rank; None if there is none."""
         structure, gradient = self._growth()
         most = [min(size, self.largest_rank) for size in gradient.shape[1:]]
+        structure, gradient = self._asked(structure), gradient[: self.n_asked, ...]
         rank = next_rank(self.rank, most, slopes(structure, gradient), self.energies)
         if rank is None:
             return None
         same = (self.problem, self.seeds, self.largest_rank)
-        return TuckerStep.of_rank(*same, rank, self.energies)
+        return TuckerStep.of_rank(*same, rank, self.energies, self.n_asked)
+
+    def _asked(self, structure: Tucker) -> Tucker:
+        arrays = [array[: self.n_asked, ...] for array in structure.arrays()]
+        return structure.of_arrays(arrays)
 
 
 def _rest(terms: CP, seed: Array, gradient: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ identity but for the few directions that W has there, and is kept as these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -50,6 +50,7 @@ def reweighted(
     shape_out: tuple[int, ...] = (),
     facts: Facts | None = None,
     go_on: Callable[[], bool] | None = None,
+    rough: Any = None,
 ) -> Iterator[tuple[int, Array]]:
     """Yield reweighted coefficients (B, p1, …, pM) after each of some steps.
 
@@ -59,17 +60,27 @@ def reweighted(
     one tensor, coefficients are (B, p1, …, pM, q1, …, qQ), and the subsets hold each of
     the B items once for every response. `facts` are found unless given. Beyond the
     first of the steps they end where `go_on` says no.
+
+    With `rough` samples, which stand for those that stay, a step takes one pass: it is
+    solved on the rough ones, and then corrected.
     """
     shape = tuple(start.shape[1:])
     problem = _Problem.of(X, subsets, shape, shape_out, facts, tol=tol)
-    coef, image, settled = start, None, False
+    solver, coef, image, settled = problem, start, None, False
+    if rough is not None:
+        solver = replace(problem, X=rough, max_iter=MAX_ITER)
+        image = problem.normal(coef)
     for step in range(1, max(steps) + 1):
         if go_on is not None and step > min(steps) and not (settled or go_on()):
             return
         if not settled:
-            last = coef
-            coef, image = problem.solved(_Metric.of(coef), coef, image)
+            last, metric = coef, _Metric.of(coef)
+            coef, image = solver.solved(metric, coef, image)
             settled = coef is last  # the next step would be this one again
+            if rough is not None and not settled:
+                coef, image = solver.corrected(
+                    metric, coef, image, problem.normal(coef)
+                )
         if step in steps:
             yield step, coef
 
@@ -154,6 +165,8 @@ class _Problem:
     mean_eigenvalue: Array  # (B,), of AAᵀ
     covariances: list[Array | None]  # as in `Facts`
     tol: float  # of each solve's residual
+    max_iter: int
+    in_place: bool  # whether X is no array
 
     @staticmethod
     def of(
@@ -194,6 +207,8 @@ class _Problem:
             energy / side,
             covariances,
             tol,
+            MAX_PASSES if is_lazy(X) else MAX_ITER,
+            is_lazy(X),
         )
 
     def solved(
@@ -204,7 +219,7 @@ class _Problem:
         `image` is AᵀA times the last ones, if it is known; that of the estimates comes
         along where samples would have to be read for it.
         """
-        xp, lazy = array_namespace(coef), is_lazy(self.X)
+        xp, lazy = array_namespace(coef), self.in_place
         penalty, roots = self._penalty(metric)[:, None, None], metric.roots
         rhs = _columns(self.cross, roots)
         # Without a right-hand side there is nothing to start from either.
@@ -221,7 +236,7 @@ class _Problem:
             start=start,
             start_image=known,
             tol=self.tol,
-            max_iter=MAX_PASSES if lazy else MAX_ITER,
+            max_iter=self.max_iter,
             verify=not lazy,
         )
         if n_iter == 0 and bool(xp.all(some)):
@@ -240,7 +255,7 @@ class _Problem:
         """Return the matrix of a metric times v, (B, P, 1)."""
         xp = array_namespace(v)
         tensors = _along_all_modes(xp.reshape(v, self.cross.shape), roots)
-        return _columns(self._normal(tensors), roots) + penalty * v
+        return _columns(self.normal(tensors), roots) + penalty * v
 
     def _penalty(self, metric: _Metric) -> Array:
         """Return the mean eigenvalue of A(Σ_1 ⊗ … ⊗ Σ_M)Aᵀ for each item, (B,).
@@ -275,7 +290,7 @@ class _Problem:
         known = xp.reshape(known, (*known.shape[:2], known.shape[2] * known.shape[3]))
         given: list[Any] = [xp.reshape(back, (-1, size)), known, self.shape_in, mode]
         rowwise = [xp.matrix_transpose(weight), basis]
-        if is_lazy(self.X):
+        if self.in_place:
             [found] = self.X.reduce_rows(_energy_part, added, rowwise, given)
         else:
             width = known.shape[2] * n_items + self.X.shape[1]
@@ -286,7 +301,28 @@ class _Problem:
         some = self.energy > 0
         return xp.where(some, found / xp.where(some, self.energy, 1.0), equal)
 
-    def _normal(self, v: Array) -> Array:
+    def corrected(
+        self, metric: _Metric, coef: Array, image: Array, seen: Array
+    ) -> tuple[Array, Array]:
+        """Return estimates, and AᵀA times them, of samples that these stand for.
+
+        `image` is AᵀA times the estimates as these samples say, `seen` as the others
+        do. Estimates change so that their residual is the same again.
+        """
+        penalty, roots = self._penalty(metric)[:, None, None], metric.roots
+        found, *_ = conjugate_gradients(
+            self._applied,
+            _columns(image - seen, roots),
+            given=(penalty, *roots),
+            iterate=self._iteration,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            verify=False,
+        )
+        change = _along_all_modes(found.reshape(coef.shape), roots)
+        return coef + change, seen + self.normal(change)
+
+    def normal(self, v: Array) -> Array:
         """Return AᵀA·v for each item."""
         xp = array_namespace(v)
         n_items, (n_samples, n_entries) = v.shape[0], self.X.shape
@@ -296,7 +332,7 @@ class _Problem:
         rows = xp.matrix_transpose(columns)
         shift = xp.matrix_transpose(self.removed @ columns) @ xp.matrix_transpose(basis)
         flat, weight = xp.reshape(rows, (-1, n_entries)), self.subsets.weight
-        if is_lazy(self.X):  # each item has one response
+        if self.in_place:  # each item has one response
             rowwise = [weight.T, shift[:, 0, :].T, basis]
             products, sums = self.X.reduce_rows(_normal_part, added, rowwise, [flat])
             sums = sums[:, None, :]

@@ -7,14 +7,16 @@ there are. Apart from `low_rank.py`, whose sweeps hold the designs of all sample
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from sltr.arrays import Array
 from sltr.arrays.resources import return_freed_memory, row_ranges
 from sltr.core.tensor import flatten, unfold
 from sltr.refine.factors import CP, Shape, Structure, Tucker
@@ -272,7 +274,7 @@ def _projected(X: np.ndarray, rows: np.ndarray, shape: Shape, mode: int) -> np.n
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Samples in memory, with few bits for an entry: what rough sweeps see.
+    """Samples in memory, with few bits for an entry: what rough refits see.
 
     An entry is its column's mean and a whole number of steps. So many bits may be lost
     that fits to them are only starts of fits to the samples.
@@ -282,7 +284,7 @@ class Packed:
     bits: int
     mean: np.ndarray  # (P,)
     step: np.ndarray  # (P,)
-    shape: Shape  # of a sample
+    sample_shape: Shape
     order: tuple[int, ...]  # in which modes are visited
     batch_entries: int | None  # how many numbers designs may have
 
@@ -306,12 +308,31 @@ class Packed:
         codes = X.collected(packed_block, [mean, step, bits], width, np.uint8)
         return Packed(codes, bits, mean, step, shape, order, batch_entries)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape as a matrix."""
+        return len(self.codes), len(self.mean)
+
+    def reduce_rows(
+        self,
+        function: Callable,
+        merge: Callable,
+        rowwise: Sequence[Array],
+        constants: Sequence = (),
+    ) -> Any:
+        """Return function(block, *rowwise, *constants), merged over all blocks."""
+        found = (
+            function(X, *(values[part] for values in rowwise), *constants)
+            for part, X in self._blocks()
+        )
+        return reduce(merge, found)
+
     def project(self, rows: np.ndarray, mode: int) -> np.ndarray:
         """Return rows (k, P / p_m) times an unfolding, (k, p_m · n)."""
         n_samples = len(self.codes)
-        found = np.empty((len(rows), self.shape[mode], n_samples), rows.dtype)
+        found = np.empty((len(rows), self.sample_shape[mode], n_samples), rows.dtype)
         for part, X in self._blocks():
-            found[:, :, part] = _projected(X, rows, self.shape, mode)
+            found[:, :, part] = _projected(X, rows, self.sample_shape, mode)
         return found.reshape(len(rows), -1)
 
     def spread(self, residual: np.ndarray) -> np.ndarray:

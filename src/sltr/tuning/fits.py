@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import Any
 
 from sltr.arrays import Array, array_namespace, as_array, singular_values
 from sltr.core.estimate import (
@@ -273,11 +274,13 @@ def reweighted_fits(
     *,
     facts: Facts | None = None,
     go_on: Callable[[], bool] | None = None,
+    rough: Any = None,
 ) -> dict[int, Array]:
     """Return coefficients (S, K, p1, …, pM) by the number of reweighting steps.
 
     The steps are those that are tuned over, and `more`. `estimates` are tensors as
-    the responses have them: each its own, or one for all. `go_on` as in `reweighted`.
+    the responses have them: each its own, or one for all. `go_on` and `rough`
+    as in `reweighted`.
 
     Vectors have no modes to weigh against each other, so there are none for them.
     """
@@ -294,6 +297,7 @@ def reweighted_fits(
         shape_out=shared,
         facts=facts,
         go_on=go_on,
+        rough=rough,
     )
     found = {}
     for step, coef in steps:
@@ -308,11 +312,13 @@ class LowRankStart:
 
     problem: Sweeps
     seeds: list[Array]  # (S·K, p1, …, pM) each
+    n_asked: int | None = None  # `TuckerStep.n_asked`; by default all items
 
     def first_step(self, kind: str, largest: int) -> CPStep | TuckerStep:
         """Return the refit of rank one; ranks rise to the `largest`."""
-        step = CPStep if kind == "cp" else TuckerStep
-        return step.first(self.problem, self.seeds, largest)
+        if kind == "cp":
+            return CPStep.first(self.problem, self.seeds, largest)
+        return TuckerStep.first(self.problem, self.seeds, largest, self.n_asked)
 
     def cp_steps(self, largest: int) -> Iterator[CPStep]:
         """Yield the refits of all CP ranks up to the largest, under all ridges."""

@@ -22,8 +22,7 @@ from sltr.arrays import (
     to_python,
 )
 from sltr.arrays.resources import row_ranges
-from sltr.refine.factors import CP, Structure
-from sltr.refine.low_rank import CPStep
+from sltr.refine.factors import Structure
 from sltr.samples.samples import is_lazy
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import CoefsOf, PlainFits
@@ -262,8 +261,8 @@ class Ranks:
 
     rows: list[Row]
     structures: dict[Candidate, Structure]
-    # By rank, in the order of trial: what CP has grown from the rank before.
-    starts: dict[Any, CP | None]
+    # By rank, in the order of trial; `Swept.starts`.
+    starts: dict[Any, Sequence[Structure]]
 
 
 def low_rank_rows(
@@ -273,6 +272,7 @@ def low_rank_rows(
     kind: str,
     base: Candidate,
     baseline: np.ndarray | None,
+    n_more: int = 0,
 ) -> Ranks:
     """Return what one kind of low-rank refit predicts, rank after rank.
 
@@ -281,7 +281,7 @@ def low_rank_rows(
     gain no more than one standard error. The first rank counts as a gain unless it is
     clearly worse than the mean of the responses. It also ends when the same gain at
     each remaining rank would not reach the baseline, the best candidate of another
-    kind.
+    kind. `n_more` times it goes on all the same.
     """
     shape, policy = (*task.samples.shape, *task.shared), task.policy
     null = folds.losses([0.0] * len(folds.rows))
@@ -289,11 +289,11 @@ def low_rank_rows(
     best, best_first, n_idle = null, null, 0
     rows: list[Row] = []
     structures: dict[Candidate, Structure] = {}
-    starts: dict[Any, CP | None] = {}
+    starts: dict[Any, Sequence[Structure]] = {}
     patience = policy.patience(kind, shape)
     step = first_step(kind, policy.largest_rank(kind, shape))
     while step is not None:
-        starts[step.rank] = step.start if isinstance(step, CPStep) else None
+        starts[step.rank] = step.swept[0].starts
         first = folds.losses(folds.of_fitted(step.swept[0].fitted))
         if not folds.is_better(best_first, first, errors=policy.worse_by):
             step = step.with_lower_ridges()
@@ -315,13 +315,14 @@ def low_rank_rows(
         if not_worse_than_null or folds.is_better(least, best):
             remaining = _ranks_remaining(step.rank, step.largest_rank, shape)
             missing, gain = folds.total(least - baseline), folds.total(best - least)
-            if missing > remaining * gain and folds.is_better(baseline, least):
-                break
+            ends = missing > remaining * gain and folds.is_better(baseline, least)
             best, n_idle = least, 0
         else:
             n_idle += 1
-            if n_idle == patience:
-                break
+            ends = n_idle >= patience
+        if ends and n_more == 0:
+            break
+        n_more -= ends
         step = step.next_rank()
     return Ranks(rows, structures, starts)
 

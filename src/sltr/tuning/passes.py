@@ -52,13 +52,20 @@ from sltr.tuning.task import Task, fits_single, middle_row, ridge_pilots
 # Arrays of the size of a coefficient that reweighting holds for each subset and
 # response: the facts, conjugate gradients, and the steps that are kept.
 ARRAYS_OF_AN_ITEM = 16
-# What low-rank refits start from: estimates, these reweighted, and rough refits.
-STARTS = 3
+# What low-rank refits start from at most, where nothing else is known: estimates, and
+# these reweighted.
+STARTS = 2
 # Rounds in which columns join the Lasso, two passes for each but the last, and how
 # many there are at first for each sample.
 LASSO_ROUNDS, COLUMNS_PER_SAMPLE = 3, 4
 # A column that the Lasso does not have may exceed its threshold by this much.
 KKT_SLACK = 0.02
+
+
+def rough_bits(X: Any, policy: Policy) -> int | None:
+    """Return how many bits for an entry memory holds beside refits, if any."""
+    room = X.budget.limit // policy.held_share
+    return next((b for b in BEST_STEPS if prod(X.shape) * b // 8 <= room), None)
 
 
 def lacking_room(X: Any, n_items: int, policy: Policy) -> int | None:
@@ -106,7 +113,8 @@ class StoredRefits:
             held = X.collected(np.asarray, [], X.shape[1], X.dtype).reshape(-1, *shape)
             own = replace(own, samples=replace(own.samples, X=held))
         else:
-            own = replace(own, policy=task.policy.for_stored(len(shape)))
+            rough = rough_bits(X, task.policy) is not None
+            own = replace(own, policy=task.policy.for_stored(len(shape), rough))
         facts = facts_of(own.samples.flat, items_of(own, training), task.samples.shape)
         return StoredRefits(
             own,
@@ -143,21 +151,27 @@ class StoredRefits:
         return min(LASSO_ROUNDS, 1 + int(self.passes_left(folds) // 2))
 
     def reweighted(
-        self, more: Sequence[int] = (), folds: Folds | None = None
+        self,
+        more: Sequence[int] = (),
+        folds: Folds | None = None,
+        packed: Packed | None = None,
     ) -> dict[int, Array]:
         """Return coefficients (S, K, p1, …, pM) by the number of steps.
 
         In a search on folds there are fewer where low-rank refits would lack passes.
+        Samples in few bits, if there are some, save most of these.
         """
 
         def go_on() -> bool:
             if self.held or folds is None:
                 return True
-            needed = MAX_PASSES + 1 + passes_of_ranks(self)
+            # One of two also predicts ranks for which memory has no room.
+            own = MAX_PASSES if packed is None else 2
+            needed = own + 1 + passes_of_ranks(self)
             return self.passes_left(folds) >= needed
 
         known = self.task, self.training, self.estimates, more
-        return reweighted_fits(*known, facts=self.facts, go_on=go_on)
+        return reweighted_fits(*known, facts=self.facts, go_on=go_on, rough=packed)
 
     def low_rank_start(
         self, seeds: Sequence[Array], subsets: slice, more_ridges: Sequence[float] = ()
@@ -192,47 +206,57 @@ class StoredRefits:
         return LowRankStart(problem, [s[subsets].reshape(-1, *shape) for s in seeds])
 
     def rough_start(self, seeds: Sequence[Array], packed: Packed) -> LowRankStart:
-        """Prepare low-rank refits of samples in few bits, on all subsets."""
-        return self._low_rank_start(packed, seeds, slice(0, len(self.training)))
+        """Prepare low-rank refits of samples in few bits, on all subsets.
+
+        The last one, of all samples, has no say in which ranks are tried.
+        """
+        n_subsets = len(self.training)
+        found = self._low_rank_start(packed, seeds, slice(0, n_subsets))
+        return replace(found, n_asked=max(1, n_subsets - 1) * self.task.Y.shape[1])
 
     def packed(self) -> Packed | None:
         """Return the samples in as many bits as memory holds, or None: a pass."""
-        X, policy = self.task.samples.flat, self.task.policy
-        room = self.budget.limit // policy.held_share
-        for bits in BEST_STEPS:
-            if prod(X.shape) * bits // 8 <= room:
-                # Less than beside samples that are held: designs are there thrice.
-                shape, own = self.task.samples.shape, self._room_for_designs() // 4
-                columns = self.facts.columns
-                return Packed.of(X, shape, bits, columns, self.order, own)
-        return None
+        if self.held:
+            return None
+        X = self.task.samples.flat
+        bits = rough_bits(X, self.task.policy)
+        if bits is None:
+            return None
+        # Less than beside samples that are held: designs are there thrice.
+        shape, own = self.task.samples.shape, self._room_for_designs() // 4
+        return Packed.of(X, shape, bits, self.facts.columns, self.order, own)
 
-    def low_rank(
-        self,
-        starts: Mapping[Form, CP | None],
-        seeds: Sequence[Array],
-        lower: Callable[[list[Ranked]], Sequence[tuple[Ranked, float]]],
-    ) -> list[Ranked]:
-        """Refit by all forms (a kind and a rank) at once.
-
-        They start from seeds, and from what else is known. All are swept under the
-        first ridge; then those that `lower` returns, each under a lower ridge.
-        """
-        policy, shape = self.task.policy, self.task.samples.shape
-        problem = StoredSweeps(
+    def sweeps(self) -> StoredSweeps:
+        """Return the problem of low-rank refits that read the samples again."""
+        policy = self.task.policy
+        return StoredSweeps(
             self.task.samples.flat,
             items_of(self.task, self.training),
             self.facts.variance,
             policy.ridges,
             policy.sweeps,
             policy.starting_sweeps,
-            shape,
+            self.task.samples.shape,
             self.order,
         )
+
+    def low_rank(
+        self,
+        starts: Mapping[Form, Sequence[Structure]],
+        seeds: Sequence[Array],
+        lower: Callable[[list[Ranked]], Sequence[tuple[Ranked, float]]],
+    ) -> list[Ranked]:
+        """Refit by all forms (a kind and a rank) at once.
+
+        They start from where it is known, or else from seeds. All are swept under the
+        first ridge; then those that `lower` returns, each under a lower ridge.
+        """
+        shape = self.task.samples.shape
+        problem = self.sweeps()
         flat = [seed.reshape(-1, *shape) for seed in seeds]
         begun = [
-            [*([one] if one else []), *(_start(*form, s, self.order) for s in flat)]
-            for form, one in starts.items()
+            known or [_start(*form, seed, self.order) for seed in flat]
+            for form, known in starts.items()
         ]
         firsts = zip(starts, problem.first_ridges(begun), strict=True)
         found = [Ranked(kind, rank, (first,)) for (kind, rank), first in firsts]
@@ -421,7 +445,7 @@ class Ranked:
 
 def all_forms(
     refits: StoredRefits, kinds: Sequence[str], seeds: Sequence[Array]
-) -> dict[Form, None]:
+) -> dict[Form, Sequence[Structure]]:
     """Return the kinds and ranks to try if nothing is known of them.
 
     Tucker ranks rise where the seeds' singular values are largest.
@@ -433,17 +457,19 @@ def all_forms(
     if "tucker" in kinds:
         ranks = _tucker_ranks(seeds[-1].reshape(-1, *shape), policy)
         found += [("tucker", rank) for rank in ranks]
-    return dict.fromkeys(found)
+    return dict.fromkeys(found, ())
 
 
-def forms_with_room(refits: StoredRefits, forms: Sequence[Form]) -> list[Form]:
+def starts_with_room(
+    refits: StoredRefits, starts: Mapping[Form, Sequence[Structure]]
+) -> dict[Form, Sequence[Structure]]:
     """Return the first of these forms, as many as memory lets share their passes."""
-    room, kept = sweep_room(refits), list[Form]()
-    for form in forms:
-        room -= STARTS * seen_bytes(refits, form)
+    room, kept = sweep_room(refits), dict[Form, Sequence[Structure]]()
+    for form, some in starts.items():
+        room -= (len(some) or STARTS) * seen_bytes(refits, form)
         if room < 0 and kept:
             break
-        kept.append(form)
+        kept[form] = some
     return kept
 
 
@@ -537,7 +563,8 @@ def given_refits(
     steps: Mapping[int, Array] = {}
     started = [c for c in candidates if c.has_start]
     if started:
-        steps = refits.reweighted([c.steps for c in started if c.steps])
+        packed = refits.packed()
+        steps = refits.reweighted([c.steps for c in started if c.steps], packed=packed)
         found |= {c: steps[c.steps] for c in started if c.refine == "reweight"}
     low_rank = [c for c in started if c.refine != "reweight"]
     if low_rank:
@@ -549,7 +576,9 @@ def given_refits(
             for c, swept in given_low_rank(begun, low_rank):
                 found[c] = structure_coefs(refits.task, swept.structure)(everyone)
         else:
-            ranked = _given_stored(refits, low_rank, seeds)
+            starts = _given_starts(refits, low_rank, seeds, packed)
+            del packed  # sweeps over the samples need the room
+            ranked = _given_stored(refits, low_rank, seeds, starts)
         for one in ranked:
             for swept in one.swept:
                 for c in low_rank:
@@ -569,17 +598,34 @@ def given_refits(
     return {c: xp.astype(coef, task.Y.dtype) for c, coef in found.items()}
 
 
+def _given_starts(
+    refits: StoredRefits,
+    candidates: Sequence[Candidate],
+    seeds: Sequence[Array],
+    packed: Packed | None,
+) -> dict[Form, Sequence[Structure]]:
+    """Return where given low-rank refits start, if samples in few bits say so."""
+    starts: dict[Form, Sequence[Structure]] = {}
+    starts |= {(str(c.refine), c.rank): () for c in candidates}
+    if packed is None:
+        return starts
+    begun, ranks = refits.rough_start(seeds, packed), [rank for _, rank in starts]
+    for rank in ranks:
+        if isinstance(rank, tuple):
+            starts["tucker", rank] = begun.tucker_step(rank).swept[0].starts
+    for step in begun.cp_steps(max([r for r in ranks if isinstance(r, int)] or [0])):
+        if ("cp", step.rank) in starts:
+            starts["cp", step.rank] = step.swept[0].starts
+    return starts
+
+
 def _given_stored(
-    refits: StoredRefits, candidates: Sequence[Candidate], seeds: Sequence[Array]
+    refits: StoredRefits,
+    candidates: Sequence[Candidate],
+    seeds: Sequence[Array],
+    starts: Mapping[Form, Sequence[Structure]],
 ) -> list[Ranked]:
-    """Return given low-rank refits by passes; CP ranks have grown on rough samples."""
-    starts: dict[Form, CP | None] = {(str(c.refine), c.rank): None for c in candidates}
-    largest = max([int(c.rank) for c in candidates if isinstance(c.rank, int)] or [0])
-    packed = refits.packed() if largest else None
-    if packed is not None:
-        for step in refits.rough_start(seeds, packed).cp_steps(largest):
-            if ("cp", step.rank) in starts:
-                starts["cp", step.rank] = step.start
+    """Return given low-rank refits by passes."""
 
     def lower(found: list[Ranked]) -> list[tuple[Ranked, float]]:
         return [

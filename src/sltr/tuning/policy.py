@@ -126,20 +126,20 @@ class Policy:
             )
             raise ValueError(msg)
 
-    def for_stored(self, n_modes: int) -> Policy:
+    def for_stored(self, n_modes: int, rough: bool) -> Policy:
         """Return the policy for samples that are read anew for every product.
 
-        A step of reweighting takes about five passes, and a sweep one for each mode:
-        the first steps are nearly as good as later ones, and so are fewer sweeps of
-        many modes.
+        A sweep takes a pass for each mode: of many modes, fewer sweeps are nearly as
+        good. A step of reweighting takes about five, unless `rough` samples serve it:
+        the first steps are nearly as good as later ones.
         """
         steps = tuple(step for step in self.steps if step <= self.stored_steps)
-        steps = steps or self.steps[:1]
+        steps = self.steps if rough else steps or self.steps[:1]
         sweeps = max(2, min(self.sweeps, self.stored_blocks // n_modes))
         return replace(
             self,
             steps=steps,
-            seed_steps=steps[-1:],
+            seed_steps=self.seed_steps if rough else steps[-1:],
             sweeps=sweeps,
             starting_sweeps=min(self.starting_sweeps, sweeps - 1),
         )

@@ -19,8 +19,9 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from sltr.arrays import Array, array_namespace
 from sltr.core.estimate import independent_pilots
-from sltr.refine.factors import CP
+from sltr.refine.factors import Structure
 from sltr.refine.low_rank import Swept
+from sltr.refine.stored_sweeps import Packed
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_tensors, grid_fits, structure_coefs
 from sltr.tuning.folds import Folds, fold_batches
@@ -46,14 +47,16 @@ from sltr.tuning.passes import (
     Ranked,
     StoredRefits,
     all_forms,
-    forms_with_room,
     passes_of_ranks,
     seeds_of,
     seen_bytes,
+    starts_with_room,
     sweep_room,
 )
 from sltr.tuning.task import Task, ridge_pilots
 
+# Searches that see samples in few bits go on so many times where others end.
+GOES_ON = 1
 # Arrays of a coefficient's size that the solvers hold for each mode between chunks.
 ARRAYS_OF_A_MODE = 15
 
@@ -228,13 +231,17 @@ def _with_refits(
         held, columns = _with_lasso(held, refits, base, batches[0], None)
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
     if low_rank or "reweight" in kinds:
-        steps = {} if len(task.samples.shape) == 1 else refits.reweighted(folds=folds)
+        packed = refits.packed()
+        steps = refits.reweighted(folds=folds, packed=packed)
         if "reweight" in kinds and steps:
             held = _with_steps(held, refits, base, steps)
-        with_ranks = _with_held_ranks if refits.held else _with_ranks
-        if low_rank:
-            seeds = seeds_of(refits, steps)
-            held = with_ranks(held, refits, base, low_rank, seeds)
+        seeds = seeds_of(refits, steps)
+        if low_rank and refits.held:
+            held = _with_held_ranks(held, refits, base, low_rank, seeds)
+        elif low_rank:
+            rough = _rough_ranks(held, refits, base, low_rank, seeds, packed)
+            del packed  # sweeps over the samples need the room
+            held = _with_ranks(held, refits, base, low_rank, seeds, rough)
     while (
         len(batches) > 1
         and (rounds := refits.lasso_rounds_left(folds)) > 1
@@ -303,11 +310,13 @@ def _with_ranks(
     base: Candidate,
     kinds: Sequence[str],
     seeds: Sequence[Array],
+    rough: _Rough,
 ) -> HeldOut:
     """Return the table with low-rank refits, all ranks of all kinds at once.
 
-    Where memory does not hold them all, higher ranks follow in passes of their own, as
-    long as they are worth it and passes are left.
+    Where memory does not hold them all, others follow in passes of their own, as long
+    as they are worth it and passes are left; or they stay as they were found on samples
+    in few bits.
     """
     folds, task = held.folds, refits.task
     ranked: list[Ranked] = []
@@ -343,20 +352,28 @@ def _with_ranks(
     def tried(kind: str) -> Ranks:
         known = {(one.kind, one.rank): one for one in ranked}
         some = [known[f] for f in rough.starts if f in known and f[0] == kind]
+        swept = [swept for one in some for swept in one.swept]
+        totals = [folds.total(folds.losses(folds.of_fitted(s.fitted))) for s in swept]
+        # What higher ranks may still gain is known where one of them is better.
+        best = min(totals, default=np.inf)
+        reached = baseline is None or best < folds.total(baseline)
+        about = None if reached else baseline
         return low_rank_rows(
-            task, folds, partial(_first_known, some), kind, base, baseline
+            task, folds, partial(_first_known, some), kind, base, about
         )
 
     baseline = min(held.losses.values(), key=folds.total, default=None)
-    rough = _rough_ranks(folds, refits, base, kinds, seeds, baseline)
     waiting = dict(rough.starts)
     n_passes = passes_of_ranks(refits)
     while waiting and (not ranked or refits.passes_left(folds) >= n_passes):
-        forms = forms_with_room(refits, sorted(waiting, key=rough.place))
-        ranked += refits.low_rank({f: waiting.pop(f) for f in forms}, seeds, lower)
+        order = sorted(waiting, key=rough.place)
+        some = starts_with_room(refits, {f: waiting[f] for f in order})
+        ranked += refits.low_rank(some, seeds, lower)
+        waiting = {f: starts for f, starts in waiting.items() if f not in some}
         n_known = {kind: sum(one.kind == kind for one in ranked) for kind in kinds}
         rising = [kind for kind in kinds if len(tried(kind).starts) == n_known[kind]]
         waiting = {form: one for form, one in waiting.items() if form[0] in rising}
+    ranked = rough.joined(refits, ranked)
     for kind in kinds:
         held = held.with_rows(tried(kind).rows)
     coefs = {
@@ -371,43 +388,64 @@ def _with_ranks(
 
 @dataclass(frozen=True, eq=False)
 class _Rough:
-    """What refits of samples in few bits say: where others start, and their losses."""
+    """What refits of samples in few bits say: where others start, and what they are."""
 
-    starts: dict[Form, CP | None]  # CP has grown from the rank before
-    losses: dict[tuple[str, Any, float], float]  # by kind, rank and ridge
+    starts: dict[Form, Sequence[Structure]]  # none where nothing is known
+    # By kind, rank and ridge.
+    losses: dict[tuple[str, Any, float], float]
+    structures: dict[tuple[str, Any, float], Structure]
 
     def place(self, form: Form) -> float:
         """Return what forms are sorted by: how they did, or how large they are."""
         known = [loss for key, loss in self.losses.items() if key[:2] == form]
         return min(known, default=float(np.max(form[1])))
 
+    def joined(self, refits: StoredRefits, ranked: Sequence[Ranked]) -> list[Ranked]:
+        """Return refits by passes, and those for which there was no room: a pass."""
+        found = {
+            (one.kind, one.rank): {s.ridge: s for s in one.swept} for one in ranked
+        }
+        missing = [k for k in self.structures if k[2] not in found.get(k[:2], {})]
+        pairs = [(self.structures[key], key[2]) for key in missing]
+        known = refits.sweeps().swept_on(pairs, 0)
+        for (kind, rank, ridge), swept in zip(missing, known, strict=True):
+            found.setdefault((kind, rank), {})[ridge] = swept
+        return [
+            Ranked(*form, tuple(swept[r] for r in sorted(swept, reverse=True)))
+            for form, swept in found.items()
+        ]
+
 
 def _rough_ranks(
-    folds: Folds,
+    held: HeldOut,
     refits: StoredRefits,
     base: Candidate,
     kinds: Sequence[str],
     seeds: Sequence[Array],
-    baseline: np.ndarray | None,
+    packed: Packed | None,
 ) -> _Rough:
-    """Return the ranks to try: those that a search as in memory tries.
+    """Return the ranks to try: those that a search as in memory tries, and one more.
 
-    It sees samples in few bits; where memory does not hold these, it is all ranks.
+    It sees samples in few bits, which may say a little too early that nothing is
+    gained. Where memory does not hold these, it is all ranks.
     """
-    packed = refits.packed()
     if packed is None:
-        return _Rough(dict(all_forms(refits, kinds, seeds)), {})
+        return _Rough(all_forms(refits, kinds, seeds), {}, {})
+    folds = held.folds
+    baseline = min(held.losses.values(), key=folds.total, default=None)
     start = refits.rough_start(seeds, packed)
-    starts: dict[Form, CP | None] = {}
+    starts: dict[Form, Sequence[Structure]] = {}
     losses: dict[tuple[str, Any, float], float] = {}
+    structures: dict[tuple[str, Any, float], Structure] = {}
     for kind in kinds:
-        known = kind, base, baseline
+        known = kind, base, baseline, GOES_ON
         tried = low_rank_rows(refits.task, folds, start.first_step, *known)
-        starts |= {(kind, rank): one for rank, one in tried.starts.items()}
+        starts |= {(kind, rank): some for rank, some in tried.starts.items()}
         found = HeldOut(folds, {}, {}).with_rows(tried.rows).losses
         for c, each in found.items():
-            losses[kind, c.rank, float(c.ridge or 0.0)] = folds.total(each)
-    return _Rough(starts, losses)
+            key = kind, c.rank, float(c.ridge or 0.0)
+            losses[key], structures[key] = folds.total(each), tried.structures[c]
+    return _Rough(starts, losses, structures)
 
 
 @dataclass(frozen=True, eq=False)
