@@ -52,9 +52,8 @@ from sltr.tuning.task import Task, fits_single, middle_row, ridge_pilots
 # Arrays of the size of a coefficient that reweighting holds for each subset and
 # response: the facts, conjugate gradients, and the steps that are kept.
 ARRAYS_OF_AN_ITEM = 16
-# What low-rank refits start from at most, where nothing else is known: estimates, and
-# these reweighted.
-STARTS = 2
+# What low-rank refits start from: estimates, these reweighted, and rough refits.
+STARTS = 3
 # Rounds in which columns join the Lasso, two passes for each but the last, and how
 # many there are at first for each sample.
 LASSO_ROUNDS, COLUMNS_PER_SAMPLE = 3, 4
@@ -93,6 +92,7 @@ class StoredRefits:
     estimates: Array  # (S, K, p1, …, pM), that refits start from
     facts: Facts
     budget: Budget  # of the samples
+    later: float = 0.0  # how many passes others will make
 
     @staticmethod
     def of(
@@ -140,9 +140,12 @@ class StoredRefits:
 
         The last step and the final fit make some more.
         """
-        policy = self.task.policy
-        last = fold_batches(self.task, folds, 1 + len(policy.last_radii))
-        return policy.most_passes - self.budget.read[0] - 3 * len(last) - 1
+        policy, samples = self.task.policy, self.task.samples
+        # The last step does not see the samples in the precision of refits.
+        own = replace(self.task, samples=replace(samples, X=samples.X.design))
+        last = fold_batches(own, folds, 1 + len(policy.last_radii))
+        left = policy.most_passes - self.budget.read[0] - self.later
+        return left - 3 * len(last) - 1
 
     def lasso_rounds_left(self, folds: Folds) -> int:
         """Return how many rounds of the Lasso on known columns may be made."""

@@ -22,6 +22,7 @@ from sltr.core.estimate import independent_pilots
 from sltr.refine.factors import Structure
 from sltr.refine.low_rank import Swept
 from sltr.refine.stored_sweeps import Packed
+from sltr.samples.samples import passes_made
 from sltr.tuning.candidates import Candidate, Grid
 from sltr.tuning.fits import PlainFits, as_tensors, grid_fits, structure_coefs
 from sltr.tuning.folds import Folds, fold_batches
@@ -78,12 +79,16 @@ def with_stored_candidates(
         refit = shared is grid.sharing[0] and bool(some)
         starts: dict[int, Array] = {}
         own = starts if refit and not shared else None
+        before = passes_made(task.samples.X)
         rows = stored_rows(
             task.sharing(shared), held.folds, part, n_jobs, progress, own
         )
         held = held.with_rows(rows, grid=part)
         if refit:
-            held = _with_refits(held, task.sharing(False), part, starts)
+            # The grid of responses that share a tensor takes as many, later.
+            others = len(grid.sharing) - 1
+            later = others * (passes_made(task.samples.X) - before)
+            held = _with_refits(held, task.sharing(False), part, starts, later)
     return held
 
 
@@ -213,11 +218,16 @@ def solve_all_chunks(*job: Any) -> list[PlainFits]:
 
 
 def _with_refits(
-    held: HeldOut, task: Task, grid: Grid, starts: Mapping[int, Array]
+    held: HeldOut,
+    task: Task,
+    grid: Grid,
+    starts: Mapping[int, Array],
+    later: float,
 ) -> HeldOut:
     """Return the table with all refits of samples that stay where they are.
 
-    `starts` are estimates (K, P) of folds that the grid knows.
+    `starts` are estimates (K, P) of folds that the grid knows; so many passes follow
+    `later`.
 
     They are made on all samples as well, in the same passes: `HeldOut.coefs`.
     """
@@ -225,6 +235,7 @@ def _with_refits(
     xp = array_namespace(folds.training)
     training = xp.concat([folds.training, task.everyone], axis=0)
     refits = StoredRefits.of(task, training, base, starts)
+    refits = replace(refits, later=later)
     batches = list(grid.thresholds) if "sparse" in kinds else []
     columns: Columns | None = None
     if batches:
