@@ -77,6 +77,7 @@ def reweighted(
             last, metric = coef, _Metric.of(coef)
             coef, image = solver.solved(metric, coef, image)
             settled = coef is last  # the next step would be this one again
+            del last
             if rough is not None and not settled:
                 coef, image = solver.corrected(
                     metric, coef, image, problem.normal(coef)

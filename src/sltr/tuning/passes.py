@@ -135,6 +135,12 @@ class StoredRefits:
         """Whether the samples were read into memory."""
         return not is_lazy(self.task.samples.X)
 
+    @property
+    def has_bits(self) -> bool:
+        """Whether memory holds samples that stay in few bits."""
+        X, policy = self.task.samples.X, self.task.policy
+        return not self.held and rough_bits(X, policy) is not None
+
     def passes_left(self, folds: Folds) -> float:
         """Return how many passes may be made for what is not a must.
 
@@ -147,11 +153,14 @@ class StoredRefits:
         left = policy.most_passes - self.budget.read[0] - self.later
         return left - 3 * len(last) - 1
 
-    def lasso_rounds_left(self, folds: Folds) -> int:
+    def lasso_rounds_left(self, folds: Folds, columns: Columns | None) -> int:
         """Return how many rounds of the Lasso on known columns may be made."""
         if self.held:
             return LASSO_ROUNDS
-        return min(LASSO_ROUNDS, 1 + int(self.passes_left(folds) // 2))
+        left = self.passes_left(folds)
+        if columns is not None and columns.values is None:
+            left -= 1
+        return min(LASSO_ROUNDS, 1 + int(left // 2))
 
     def reweighted(
         self,
@@ -291,7 +300,10 @@ class StoredRefits:
         if self.held:
             flat = self.task.samples.flat
             columns = Columns(np.arange(flat.shape[1]), flat)
-        columns = self._first_columns() if columns is None else columns
+        if columns is None:
+            columns = self._first_columns()
+        elif columns.values is None:
+            columns = self._read(columns.chosen)
         ridges = self.task.policy.support_ridges if ridges is None else ridges
         # Steps are those that the Lasso on all columns takes.
         n_entries, length = self.facts.cross.shape[1], None
@@ -386,12 +398,12 @@ class StoredRefits:
 
     def sparse_coefs(self, coefs: Array, columns: Columns) -> CoefsOf:
         """Return what gives Lasso coefficients of all entries on some subsets."""
-        shape = self.task.samples.shape
+        shape, chosen = self.task.samples.shape, columns.chosen
 
         def whole(subsets: Sequence[int]) -> Array:
             some = coefs[np.asarray(subsets)]
             found = np.zeros((*some.shape[:2], prod(shape)), some.dtype)
-            found[:, :, columns.chosen] = some
+            found[:, :, chosen] = some
             return found.reshape(*some.shape[:2], *shape)
 
         return whole
@@ -426,10 +438,10 @@ def _for_refits(task: Task) -> Task:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Entries of the samples that were read: their numbers, and values (n, C)."""
+    """Entries of the samples: their numbers, and values (n, C), or None if let go."""
 
     chosen: np.ndarray
-    values: np.ndarray
+    values: Any
 
     def task(self, task: Task) -> Task:
         """Return a task of these columns alone, as vectors in memory."""

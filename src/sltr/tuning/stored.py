@@ -242,6 +242,8 @@ def _with_refits(
         held, columns = _with_lasso(held, refits, base, batches[0], None)
     low_rank = [kind for kind in ("tucker", "cp") if kind in kinds]
     if low_rank or "reweight" in kinds:
+        if columns is not None and refits.has_bits:
+            columns = replace(columns, values=None)  # samples in few bits need the room
         packed = refits.packed()
         steps = refits.reweighted(folds=folds, packed=packed)
         if "reweight" in kinds and steps:
@@ -255,7 +257,7 @@ def _with_refits(
             held = _with_ranks(held, refits, base, low_rank, seeds, rough)
     while (
         len(batches) > 1
-        and (rounds := refits.lasso_rounds_left(folds)) > 1
+        and (rounds := refits.lasso_rounds_left(folds, columns)) > 1
         and smaller_is_worth_it(held, batches[0])
     ):
         del batches[0]
