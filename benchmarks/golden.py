@@ -1039,10 +1039,10 @@ def difference(old: np.ndarray, new: np.ndarray) -> float:
 
 def is_ranking(ranks: np.ndarray, scores: np.ndarray, tol: float) -> bool:
     """Say whether ranks order scores, whatever the order of those that tie to `tol`."""
+    if ranks.shape != scores.shape:
+        return False
     steps = np.diff(scores[np.argsort(ranks, kind="stable")])
-    return ranks.shape == scores.shape and bool(
-        (steps <= tol * abs(scores).max()).all()
-    )
+    return bool((steps <= tol * abs(scores).max()).all())
 
 
 def compare(old: Path, new: Path, tol: float, only: str) -> int:
